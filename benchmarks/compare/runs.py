@@ -95,6 +95,7 @@ CHOICES: tuple[Choice, ...] = (
     # What CLOSER'24's own figures are scaled by, where its text has mu.
     Choice(name="linear (mu x W)", policy="linear:mu={worth}"),
     Choice(name="landau24", policy="landau24", packer="mwf"),
+    Choice(name="landau24_as_run", policy="landau24_as_run", packer="mwf"),
     Choice(name="li_ku", policy="li_ku"),
     Choice(name="hpa_cpu", policy="hpa_cpu"),
     Choice(name="varga_v1", policy="varga_v1"),

@@ -104,8 +104,9 @@ UP = {
     "iccbdc22_as_run": [5],
     # 890 / (200 x 0.9) = 4.9: 5.
     "linear": [5],
-    # A bin of 5/6 takes one partition of 0.445: 10.
+    # A bin of 5/6 takes one partition of 0.445: 10. One of 3/4 as well.
     "landau24": [10],
+    "landau24_as_run": [10],
     # 1 / (200 - 890 / c) <= 0.5 <=> c >= 890 / 198 = 4.5: 5. The second look that says so counts.
     "li_ku": [2, 5],
     # Busy for 100 %, 70 % is aimed at: 2 x 1 / 0.7 = 2.9: 3. The next look is 15 s later: 3 are asked for, 2 there, and
@@ -117,9 +118,9 @@ UP = {
     "keda": [2],
     # The oldest have waited for 6 s > 5 s and 500 more wait each second: 2 x 890 / 400 x 1.2 = 5.3: 6.
     "dhalion_adapted": [6],
-    # 890 / 200 x 1.33 = 5.9: 6. Adapted: 6 s of lag are more than 5.
-    "ds2_modern": [6],
-    "ds2_modern_adapted": [6],
+    # 890 / 200 = 4.45: 5 of DS2, x 1.33 = 6.65: 7. Adapted: 6 s of lag are more than 5.
+    "ds2_modern": [7],
+    "ds2_modern_adapted": [7],
     # 0.6 s > W twice in a row: one more.
     "flas": [2, 3],
     # As many as were there.
@@ -144,6 +145,7 @@ DOWN = {
     "linear": [2],
     # The first look packs: ten of 0.05 fit one bin.
     "landau24": [1],
+    "landau24_as_run": [1],
     # The queueing model asks for 1, the buffer for 5 - 1.5 = 3.5. Ten looks, then 3.5, rounded up: 4.
     "li_ku": [5] * 9 + [4],
     # 5 x 0.1 / 0.7 = 0.7: 1, but 5 were wanted in the last 300 s.
@@ -153,9 +155,9 @@ DOWN = {
     "keda": [5],
     # No lag, and busy for 10 % < 60 %: 5 x 0.8 = 4.
     "dhalion_adapted": [4],
-    # 100 / 200 x 1.33 = 0.7: 1.
-    "ds2_modern": [1],
-    "ds2_modern_adapted": [1],
+    # 100 / 200 = 0.5: 1 of DS2, x 1.33: 2.
+    "ds2_modern": [2],
+    "ds2_modern_adapted": [2],
     # 0.02 s < 0.1 s twice in a row: one less.
     "flas": [5, 4],
     "fixed": [5],
@@ -415,23 +417,42 @@ def test_dhalion_needs_age_and_growth() -> None:
 
 
 def test_dhalion_goes_down_when_idle_and_caught_up() -> None:
-    """3 x 0.8 = 2.4: 2. Busy for 65 %: not. As run by lag: fewer than 0.2 x 100 = 20 records."""
+    """3 x 0.8 = 2.4: 2. Busy for 65 %: not. As run by lag: fewer than 0.2 x 100 = 20 records in a partition."""
     assert counts("dhalion_adapted", 100.0, 3) == [2]
     assert counts("dhalion_adapted", 390.0, 3) == [3]
-    assert counts("dhalion_adapted:down_lag_share=0.2", 100.0, 3, lag=30) == [3]
-    assert counts("dhalion_adapted:down_lag_share=0.2", 100.0, 3, lag=10) == [2]
+    assert counts("dhalion_adapted:down_lag_share=0.2", 100.0, 3, lag=200) == [3]
+    assert counts("dhalion_adapted:down_lag_share=0.2", 100.0, 3, lag=190) == [2]
     assert counts("dhalion_adapted", 100.0, 3, memory={"scaled_at": T - 100.0}) == [3]
 
 
+def test_of_each_member_dhalion_looks_at_the_fullest_partition_as_run() -> None:
+    """m0 has 30 and 30 of 102 records, m1 30 and 12: (30 + 30) / 2 = 30, not below 0.2 x 100. With 4 it is 17."""
+    choice = "dhalion_adapted:down_lag_share=0.2,down_share=0.5"
+    assert counts(choice, 100.0, 2, lag=102, shares=(30.0, 30.0, 30.0, 12.0)) == [2]
+    assert counts(choice, 100.0, 2, lag=64, shares=(30.0, 4.0, 26.0, 4.0)) == [1]
+
+
+@pytest.mark.parametrize("name", ["dhalion_adapted", "ds2_modern"])
+def test_a_cooldown_of_the_thesis_may_count_from_when_replicas_came(name: str) -> None:
+    """As run: asked for 250 s ago, there for 110 s; 120 s and 240 s are waited for from then on."""
+    memory = {"scaled_at": T - 250.0, "members": 3.0, "changed_at": T - 110.0}
+    choice = f"{name}:cooldown_from_change=1"
+    assert counts(name, 100.0, 3, memory=memory) == [2]
+    assert counts(choice, 100.0, 3, memory=memory) == [3]
+    assert counts(choice, 100.0, 3, memory=memory | {"changed_at": T - 250.0}) == [2]
+    # The change is noticed by this look.
+    assert counts(choice, 100.0, 3, memory=memory | {"members": 4.0, "changed_at": T - 250.0}) == [3]
+
+
 def test_ds2_and_its_thresholds() -> None:
-    """0 %: 900 / 200 = 4.5: 5. 66 %: 7.47: 8. Adapted: not up with 5 s of lag, not down with 1 s."""
+    """0 %: 900 / 200 = 4.5: 5. 66 %: 5 x 1.66 = 8.3: 9. Adapted: not up with 5 s of lag, not down with 1 s."""
     assert counts("ds2_modern:overprovisioning=0", 900.0, 2) == [5]
-    assert counts("ds2_modern:overprovisioning=0.66", 900.0, 2) == [8]
+    assert counts("ds2_modern:overprovisioning=0.66", 900.0, 2) == [9]
     assert counts("ds2_modern", 900.0, 2, memory={"scaled_at": T - 200.0}) == [2]
     up = decide("ds2_modern_adapted", 900.0, 2, lag_seconds=5.0)[0]
-    assert (up.replicas, up.reason, up.rejected[0].replicas) == (2, "patience", 6)
+    assert (up.replicas, up.reason, up.rejected[0].replicas) == (2, "patience", 7)
     assert counts("ds2_modern_adapted", 100.0, 5, lag_seconds=1.0) == [5]
-    assert counts("ds2_modern_adapted", 100.0, 5, lag_seconds=0.9) == [1]
+    assert counts("ds2_modern_adapted", 100.0, 5, lag_seconds=0.9) == [2]
 
 
 def test_flas_counts_looks_in_a_row() -> None:

@@ -34,6 +34,7 @@ CHOICES = {
     "iccbdc22_as_run": "cooldown_seconds=5",
     "keda": f"{HPA},lag_threshold_records=100",
     "landau24": "interval_seconds=10",
+    "landau24_as_run": "",
     "li_ku": "",
     "linear": "cooldown_seconds=5",
     "objective": "",
@@ -41,7 +42,8 @@ CHOICES = {
     "varga_v2": f"{HPA},metric_seconds=10,cooldown_seconds=8",
 }
 PACKERS = {"closer24": "closer24", "closer24_algorithm_1": "closer24", "closer24_as_run": "closer24_as_run"}
-PACKERS |= {"iccbdc22": "iccbdc22", "iccbdc22_as_run": "iccbdc22_as_run", "landau24": "mwf", "objective": "trim"}
+PACKERS |= {"iccbdc22": "iccbdc22", "iccbdc22_as_run": "iccbdc22_as_run", "objective": "trim"}
+PACKERS |= {"landau24": "mwf", "landau24_as_run": "mwf"}
 UNPLAYED = {"fixed", "overprovisioned", "clairvoyant"}
 """They scale with no load, or need to be told it: see ``tests/golden/test_policies.py``."""
 

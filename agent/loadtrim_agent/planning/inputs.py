@@ -63,6 +63,7 @@ def problem_of(
         may_move=sizing.place,
         fill=sizing.fill,
         extra_lag_seconds=sizing.extra_lag_seconds,
+        lag=sizing.lag,
         mu=config.parameters.get("mu"),
     )
 

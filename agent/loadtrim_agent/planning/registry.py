@@ -10,7 +10,7 @@ Policies: how many replicas, and when.
 * :mod:`.published.policies.iccbdc22`  ICCBDC'22, as published and as run
 * :mod:`.published.policies.closer24`  CLOSER'24, algorithms 1 and 2, and as run
 * :mod:`.published.policies.linear`  rate over service rate, as CLOSER'24 compares with
-* :mod:`.published.policies.landau24`  Landau'24: as many as the packer opens
+* :mod:`.published.policies.landau24`  Landau'24: as many as the packer opens; also ``_as_run``
 * :mod:`.published.policies.li_ku`  Li & Ku: M/M/1 queues and the length of the buffer
 * :mod:`.published.policies.hpa_cpu`  Kubernetes' HPA on utilisation (Koper'22)
 * :mod:`.published.policies.varga`  Varga's two metrics, versions 1 and 2 (Koper'22)
@@ -64,7 +64,7 @@ from .published.policies.flas import Flas
 from .published.policies.hpa_cpu import HpaCpu
 from .published.policies.iccbdc22 import ICCBDC22, Iccbdc22
 from .published.policies.keda import Keda
-from .published.policies.landau24 import Landau24
+from .published.policies.landau24 import LANDAU24, Landau24
 from .published.policies.li_ku import LiKu
 from .published.policies.linear import Linear
 from .published.policies.overprovisioned import Overprovisioned
@@ -93,7 +93,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     HpaCpu.name: HpaCpu,
     **{name: partial(Iccbdc22, name) for name in ICCBDC22},
     Keda.name: Keda,
-    Landau24.name: Landau24,
+    **{name: partial(Landau24, name) for name in LANDAU24},
     LiKu.name: LiKu,
     Linear.name: Linear,
     Objective.name: Objective,

@@ -36,6 +36,7 @@ __all__ = [
     "Estimate",
     "Forecast",
     "GroupState",
+    "LagMoment",
     "MemberEstimate",
     "MemberObservation",
     "MemberState",
@@ -505,6 +506,17 @@ class Forecast:
         return max(self.level, self.trend)
 
 
+class LagMoment(enum.Enum):
+    """The moment whose lag of a partition a packer takes. The value is the name of that lag in an item."""
+
+    REPORTED = "lag"
+    """When the member reported, wherever in a burst that was."""
+    AFTER_BURST = "lag_high"
+    """Just after a usual burst."""
+    BEFORE_BURST = "lag_low"
+    """The fewest records of the last interval."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
     """A policy's answer: how many, and why."""
@@ -521,6 +533,8 @@ class Sizing:
     """Share of a member's capacity that the packer may fill."""
     extra_lag_seconds: float = 0.0
     """The packer plans for the lag that this much time without consumption would add."""
+    lag: LagMoment = LagMoment.AFTER_BURST
+    """The lag that the papers' packers go by."""
     rejected: tuple[RejectedPlan, ...] = ()
     state: PolicyState = field(default_factory=PolicyState)
     """What the policy must not forget; handed to it again with the next decision, over changes of leader too."""

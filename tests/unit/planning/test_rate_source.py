@@ -210,7 +210,7 @@ def test_dhalion_takes_the_monitors_rate_over_what_is_done() -> None:
     assert any("3.00 times what is done comes" in entry.reason for entry in group.history)
 
 
-@pytest.mark.parametrize("policy", ["ds2_modern", "ds2_modern_adapted", "li_ku", "objective"])
+@pytest.mark.parametrize("policy", ["ds2_modern:overprovisioning=0", "ds2_modern_adapted", "li_ku", "objective"])
 def test_a_monitor_that_tells_less_counts_too(policy: str) -> None:
     group = watched(policy, 150.0)
     group.rates_told = records(40.0)

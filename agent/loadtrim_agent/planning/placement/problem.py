@@ -19,7 +19,7 @@ from loadtrim_agent.common.partition import Partition
 from ..forecast import dispersion_of
 from ..parameters import Parameters
 from ..queueing import share_late
-from ..values import DECISION_PHASE, TAUS_SECONDS, Estimate, Placement, PlanConfig
+from ..values import DECISION_PHASE, TAUS_SECONDS, Estimate, LagMoment, Placement, PlanConfig
 
 __all__ = [
     "Bin",
@@ -401,6 +401,8 @@ class Problem:
     """Share of a bin's capacity that the papers' packers fill."""
     extra_lag_seconds: float = 0.0
     """How long a rebalance will take, whose lag is packed too (CLOSER'24)."""
+    lag: LagMoment = LagMoment.AFTER_BURST
+    """The lag of a partition that the papers' packers take."""
     mu: float | None = None
     """Records/s that a member can do, as the policy was told; None: it was not, so a packer's own parameter counts."""
 

@@ -41,9 +41,18 @@ from ...placement.bounds import bound_of
 from ...placement.problem import Bin, Item, Problem
 from ...placement.result import placement
 from ...placement.victims import going
-from ...values import Placement
+from ...values import LagMoment, Placement
 
-__all__ = ["LEAST_LOADED", "BinSize", "LeastLoaded", "bin_size", "dealt_by_count", "first_fit", "least_loaded"]
+__all__ = [
+    "LEAST_LOADED",
+    "BinSize",
+    "LeastLoaded",
+    "bin_size",
+    "dealt_by_count",
+    "first_fit",
+    "least_loaded",
+    "with_lag",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,13 @@ def _mean_cost(items: Sequence[Item]) -> float | None:
     rate = sum(item.rate for item in items)
     cost = sum(item.cost * item.rate for item in items) / rate if rate > 0 else 0.0
     return cost if cost > 0 else sum(costs) / len(costs)
+
+
+def with_lag(items: Sequence[Item], moment: LagMoment) -> list[Item]:
+    """Return the items with the lag of this moment as their lag."""
+    if moment is LagMoment.REPORTED:
+        return [*items]
+    return [structs.replace(item, lag=getattr(item, moment.value)) for item in items]
 
 
 def least_loaded(
@@ -252,7 +268,7 @@ class LeastLoaded:
         if not able:
             return [], 0
         supply = self._sizes(problem, receivers)
-        items = [structs.replace(item, lag=item.lag_high) for item in able]
+        items = with_lag(able, problem.lag)
         # What is larger than every bin counts as the largest, or it would be tried for ever.
         largest = BinSize(max(size.rate for size in supply), max(size.lag for size in supply))
         sized = _sized(items, largest, problem.extra_lag_seconds)

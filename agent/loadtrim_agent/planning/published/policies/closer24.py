@@ -4,15 +4,16 @@
   the packing of ``lag + rate x t_r``, with what a rebalance will add, says how many.
 * ``closer24_algorithm_1`` algorithm 1: the packing of the present lag and rate decides and says how many.
 * ``closer24_as_run``      algorithm 2 as the authors ran it: a DOWN may ask for *more* in its second pass (the guard in
-  their code always holds), limits in whole records, 10 s of cool-down, nothing in the first 15 s.
+  their code always holds), limits in whole records, ``sampled_lag``, 10 s of cool-down, nothing in the first 15 s.
 
 Which lag? The authors' scaler sampled it once a second, at a moment that drifted through the one-second bursts of
 their load, so that it met each burst and each pause between bursts sooner or later. Here UP and REASSIGN look at the
 lag just after a usual burst and DOWN at the fewest records that waited in the last interval, which is what such a
 sampler ends up doing whatever its phase. ``sampled_lag`` 1: the lag when the member reported, for both.
 
-Who owns what goes by the packing that decided: into ``f_up`` of a member after UP and REASSIGN, into ``f_down`` after
-DOWN ("scale down by G less G_down"; packed into ``f_up`` the same load would leave some of those that stay idle).
+Who owns what goes by the packing that decided, and by its lag: into ``f_up`` of a member after UP and REASSIGN, into
+``f_down`` after DOWN ("scale down by G less G_down"; packed into ``f_up`` the same load would leave some of those that
+stay idle).
 
 Source: *Tail-Latency Aware and Resource-Efficient Bin Pack Autoscaling for Distributed Event Queues*, CLOSER 2024,
 section 4, algorithms 1 and 2, procedures 1 and 2. Changed: mu is the capacity of a typical member over the measured
@@ -31,8 +32,9 @@ from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
 from ...parameters import Fill, Mu, Parameters, Seconds
 from ...sizing.policy import Measure, View
-from ...values import Reason, Sizing
-from .packing import after_burst, before_burst, member_size, opened, violated
+from ...values import LagMoment, Reason, Sizing
+from ..packers.least_loaded import with_lag
+from .packing import lag_after_burst, lag_before_burst, member_size, opened, violated
 from .shared import Cooldown, PaperState, held, unknown_cost, wanted
 
 __all__ = ["CLOSER24", "Closer24"]
@@ -61,9 +63,10 @@ class FirstParameters(Closer24Parameters, frozen=True, kw_only=True):
     rebalance_seconds: Annotated[Seconds, Meta(description="planned for by the packer alone")] = 0.0
 
 
-class AsRunParameters(Closer24Parameters, frozen=True, kw_only=True):
+class Closer24AsRunParameters(Closer24Parameters, frozen=True, kw_only=True):
     """As in the authors' code."""
 
+    sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = True
     cooldown_seconds: Cooldown = 10.0
     warmup_seconds: Annotated[Seconds, Meta(description="nothing is decided for this long at first")] = 15.0
     corrected: Annotated[bool, Meta(description="a DOWN never asks for more")] = False
@@ -91,7 +94,7 @@ class _Form:
 CLOSER24 = {
     "closer24": _Form(Closer24Parameters),
     "closer24_algorithm_1": _Form(FirstParameters, plans_for_rebalance=False),
-    "closer24_as_run": _Form(AsRunParameters, whole_lag=True),
+    "closer24_as_run": _Form(Closer24AsRunParameters, whole_lag=True),
 }
 
 
@@ -143,15 +146,21 @@ class Closer24:
             began_at=began,
             assign_at=None if arrived else assign_at,
         )
-        return replace(sizing, place=sizing.place or arrived, extra_lag_seconds=given.rebalance_seconds, state=state)
+        return replace(
+            sizing,
+            place=sizing.place or arrived,
+            lag=self._lag_of(sizing.fill),
+            extra_lag_seconds=given.rebalance_seconds,
+            state=state,
+        )
 
     def _decide(self, view: View, state: Closer24State, before: int) -> Sizing:
         given = self._given
-        high, low = after_burst(view, given.sampled_lag), before_burst(view, given.sampled_lag)
+        high, low = (with_lag(view.items, self._lag_of(fill)) for fill in (given.f_up, given.f_down))
         up = member_size(view, given.f_up, given.mu, whole_lag=self._form.whole_lag)
         down = member_size(view, given.f_down, given.mu, whole_lag=self._form.whole_lag)
         rebalance = given.rebalance_seconds if self._form.plans_for_rebalance else 0.0
-        with_lag = " with the lag of a rebalance" if self._form.plans_for_rebalance else ""
+        beside = " with the lag of a rebalance" if self._form.plans_for_rebalance else ""
         count_up = opened(view, high, up)
         rates = f"{sum(i.rate for i in view.items):.0f} records/s arrive, {sum(i.lag for i in view.items)} wait"
         if count_up > before or (violated(high, up) and opened(view, low, down) >= before):
@@ -160,7 +169,7 @@ class Closer24:
                 return Sizing(
                     replicas=count,
                     reason=Reason.NEEDS_MORE,
-                    text=f"{rates}; packed{with_lag} they need {count}",
+                    text=f"{rates}; packed{beside} they need {count}",
                     place=False,
                     fill=given.f_up,
                     rejected=(
@@ -175,7 +184,7 @@ class Closer24:
                 return Sizing(
                     replicas=count,
                     reason=Reason.NEEDS_LESS if count < before else Reason.NEEDS_MORE,
-                    text=f"{rates}; with the lower limits packed{with_lag} they need {count}",
+                    text=f"{rates}; with the lower limits packed{beside} they need {count}",
                     fill=given.f_down,
                     rejected=(RejectedPlan(replicas=before, reason="more than is needed"),),
                 )
@@ -185,3 +194,8 @@ class Closer24:
     def _last_fill(self, state: Closer24State) -> float:
         """Of the last UP, DOWN or REASSIGN that was carried out."""
         return self._given.f_up if state.fill is None else state.fill
+
+    def _lag_of(self, fill: float) -> LagMoment:
+        """Return the moment whose lag a packing goes by that fills so much of a member."""
+        is_down = fill == self._given.f_down
+        return (lag_before_burst if is_down else lag_after_burst)(self._given.sampled_lag)

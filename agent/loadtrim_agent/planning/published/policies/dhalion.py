@@ -10,22 +10,34 @@
 Source: Koper'22, sections 3.4 and 4.6 (lag thresholds of 1, 5 and 10 s); Floratou et al., *Dhalion*, 2017. Changed: a
 consumer has nobody behind it that could push back, so its condition of less than 100 ms of backpressure always holds;
 busy share instead of CPU; windows, of which the thesis does not tell, of 60 s; a fraction is rounded up on the way up
-and down on the way down (rounded up, 20 % of four would be none). ``down_lag_share`` above 0: down when fewer than
-this share of a second's records wait, instead of by the age; the thesis' runs had 0.2.
+and down on the way down (rounded up, 20 % of four would be none).
+
+Two things are of the thesis' runs and not of its text. ``down_lag_share`` (0.2 there) takes the place of the age on the
+way down: the group shrinks when less than this share of a second's records waits in the fullest partition of a member,
+the mean over the members. With ``cooldown_from_change`` the cool-down counts from when replicas have come or gone.
 """
 
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ...history import lag_slope, throughput, utilization
 from ...parameters import Amount, Fill, Parameters, Positive, Seconds
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .shared import Cooldown, PaperState, cooling, held, sized, wanted
+from .shared import (
+    Cooldown,
+    FromChange,
+    WatchingState,
+    held,
+    sized,
+    still_cooling,
+    wanted,
+)
 
 __all__ = ["DhalionAdapted"]
 
@@ -40,6 +52,7 @@ class DhalionParameters(Parameters, frozen=True, kw_only=True):
     down_lag_share: Annotated[Amount, Meta(description="down by lag over arrival rate (0: by its age)")] = 0.0
     metric_seconds: Annotated[Positive, Meta(description="metrics are taken over so many seconds")] = 60.0
     cooldown_seconds: Cooldown = 120.0
+    cooldown_from_change: FromChange = False
 
 
 class DhalionAdapted:
@@ -48,15 +61,16 @@ class DhalionAdapted:
     name = "dhalion_adapted"
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.LAG_SECONDS, Measure.THROUGHPUT, Measure.UTILIZATION})
     kind = DhalionParameters
-    state = PaperState
+    state = WatchingState
 
     def __init__(self, given: DhalionParameters | None = None) -> None:
         self._given = given or DhalionParameters()
 
-    def decide(self, view: View, state: PaperState) -> Sizing:
+    def decide(self, view: View, state: WatchingState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        if (left := cooling(view, state, given.cooldown_seconds)) > 0:
+        state = structs.replace(state, change=state.change.seen(view))
+        if (left := still_cooling(view, state, given.cooldown_seconds, given.cooldown_from_change)) > 0:
             return held(
                 view, state, Reason.STABILIZING, f"the cool-down after the last scaling takes {left:.0f} s more"
             )
@@ -75,8 +89,20 @@ class DhalionAdapted:
             more = math.ceil(before * factor * (1.0 + given.overprovisioning) - 1e-9)
             return sized(view, state, max(before, more), text)
         share = given.down_lag_share
-        caught_up = view.lag < share * rate if share > 0 else age < given.lag_threshold_seconds
+        caught_up = _fullest(view) < share * rate if share > 0 else age < given.lag_threshold_seconds
         if caught_up and busy < given.busy_threshold:
             text += f"; the members are busy for {busy:.0%} of the time only"
             return sized(view, state, math.floor(before * (1.0 - given.down_share) + 1e-9), text)
         return sized(view, state, before, text)
+
+
+def _fullest(view: View) -> float:
+    """Return the records that wait in the fullest partition of a member, the mean over members; 0: nobody owns any.
+
+    Flink's ``records_lag_max`` of each subtask of its source, averaged.
+    """
+    fullest: dict[str, int] = {}
+    for item in view.items:
+        if item.owner is not None:
+            fullest[item.owner] = max(fullest.get(item.owner, 0), item.lag)
+    return fmean(fullest.values()) if fullest else 0.0

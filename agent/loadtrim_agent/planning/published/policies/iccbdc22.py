@@ -5,7 +5,7 @@ than ``mu x W`` records that wait.
 
 * ``iccbdc22``         as published: least-load first-fit decreasing. The packer of the same name places by it.
 * ``iccbdc22_as_run``  as in the authors' code: one pass of plain first-fit decreasing says how many, 30 s of cool-down
-  for up and down together.
+  for up and down together, ``sampled_lag``.
 
 The lag that counts is the one just after a usual burst (``sampled_lag`` 1: as reported): a sampler whose moment drifts
 through the bursts, as theirs did, meets it sooner or later, and would ask for fewer and for more in turns.
@@ -25,7 +25,8 @@ from msgspec import Meta
 from ...parameters import Mu, Parameters
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .packing import after_burst, member_size, opened, opened_in_one_pass, violated
+from ..packers.least_loaded import with_lag
+from .packing import lag_after_burst, member_size, opened, opened_in_one_pass, violated
 from .shared import Cooldown, PaperState, cooling, held, sized, unknown_cost, wanted
 
 __all__ = ["ICCBDC22", "Iccbdc22"]
@@ -39,13 +40,14 @@ class Iccbdc22Parameters(Parameters, frozen=True, kw_only=True):
     sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = False
 
 
-class AsRunParameters(Iccbdc22Parameters, frozen=True, kw_only=True):
+class Iccbdc22AsRunParameters(Iccbdc22Parameters, frozen=True, kw_only=True):
     """As in the authors' code and their second experiment."""
 
     cooldown_seconds: Cooldown = 30.0
+    sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = True
 
 
-ICCBDC22 = {"iccbdc22": Iccbdc22Parameters, "iccbdc22_as_run": AsRunParameters}
+ICCBDC22 = {"iccbdc22": Iccbdc22Parameters, "iccbdc22_as_run": Iccbdc22AsRunParameters}
 
 
 class Iccbdc22:
@@ -65,15 +67,17 @@ class Iccbdc22:
         given = self._given
         if unknown_cost(view, given.mu):
             return held(view, state, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
-        items = after_burst(view, given.sampled_lag)
+        lag = lag_after_burst(given.sampled_lag)
+        items = with_lag(view.items, lag)
         size = member_size(view, 1.0, given.mu, whole_lag=False)
         count, before = self._count(view, items, size), wanted(view, state)
         text = f"{sum(i.rate for i in items):.0f} records/s arrive, {sum(i.lag for i in items)} wait"
         text += f"; packed they need {count}"
         left = cooling(view, state, given.cooldown_seconds)
         if count != before and left > 0:
-            return held(view, state, Reason.STABILIZING, f"{text}; the cool-down takes {left:.0f} s more", count)
-        sizing = sized(view, state, count, text)
+            text = f"{text}; the cool-down takes {left:.0f} s more"
+            return replace(held(view, state, Reason.STABILIZING, text, count), lag=lag)
+        sizing = replace(sized(view, state, count, text), lag=lag)
         if count == before and view.replicas == count and violated(items, size):
             return replace(sizing, reason=Reason.PLACEMENT, place=True, text=f"{text}, but one has more than it can do")
         return sizing

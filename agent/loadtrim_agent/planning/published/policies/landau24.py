@@ -1,11 +1,15 @@
 """Landau'24's controller: as many replicas as the chosen packer opens, looked at anew when somebody is over the limit.
 
-It watches until a member carries more than C, a partition has no owner, or ``interval_seconds`` have passed (the
-sentinel state); then it asks the packer (``LOADTRIM_PACKER``) how many bins of C it would open. New replicas are waited
-for, then partitions move.
+It watches until a member carries more than the limit, a partition has no owner, or ``interval_seconds`` have passed
+(the sentinel state); then it asks the packer (``LOADTRIM_PACKER``) how many bins of C it would open. New replicas are
+waited for, then partitions move.
 
-``fill`` 5/6 is C as a share of what a member can do (the authors' runs: 0.75); ``interval_seconds`` 30 the length of an
-iteration in section VI-C (the condition itself has no figure there). The paper's byte rates are
+* ``landau24``         as published: C is 5/6 of what a member can do, and the limit is C. ``interval_seconds`` 30 is
+  the length of an iteration in section VI-C; the condition itself has no figure there.
+* ``landau24_as_run``  as in the authors' code: C is 0.75 of what a member can do, and the limit all of it (100 and 133
+  of theirs). What lies between is its hysteresis. It packs anew every 10 s.
+
+The paper's byte rates are
 ``LOADTRIM_MONITOR=landau24``, its consumers' cycle is ``examples/batches``.
 
 Source: Landau'24, section V-C. Changed: loads are busy seconds per second, not bytes/s, so that unlike messages and
@@ -27,14 +31,32 @@ from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from .shared import PaperState, held, unknown_cost, wanted
 
-__all__ = ["Landau24"]
+__all__ = ["LANDAU24", "Landau24"]
+
+
+Limit = Annotated[Fill, Meta(description="share of a member above which it is packed anew (none: C)")]
 
 
 class Landau24Parameters(Parameters, frozen=True, kw_only=True):
     """As published."""
 
     fill: Annotated[Fill, Meta(description="C over what a member can really do")] = 5.0 / 6.0
+    limit: Limit | None = None
     interval_seconds: Annotated[Positive, Meta(description="it is packed anew after this long at the latest")] = 30.0
+
+
+class Landau24AsRunParameters(Landau24Parameters, frozen=True, kw_only=True):
+    """The authors' code has these."""
+
+    fill: Annotated[Fill, Meta(description="C over what a member can really do")] = 0.75
+    limit: Limit | None = 1.0
+    interval_seconds: Annotated[Positive, Meta(description="it is packed anew after this long at the latest")] = 10.0
+
+
+LANDAU24: dict[str, type[Landau24Parameters]] = {
+    "landau24": Landau24Parameters,
+    "landau24_as_run": Landau24AsRunParameters,
+}
 
 
 class Landau24State(PaperState, frozen=True, kw_only=True):
@@ -47,15 +69,15 @@ class Landau24State(PaperState, frozen=True, kw_only=True):
 
 
 class Landau24:
-    """The policy ``landau24``."""
+    """One of :data:`LANDAU24`."""
 
-    name = "landau24"
     needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
-    kind = Landau24Parameters
     state = Landau24State
 
-    def __init__(self, given: Landau24Parameters | None = None) -> None:
-        self._given = given or Landau24Parameters()
+    def __init__(self, name: str, given: Landau24Parameters | None = None) -> None:
+        self.name = name
+        self.kind = LANDAU24[name]
+        self._given = given or self.kind()
 
     def decide(self, view: View, state: Landau24State) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
@@ -89,13 +111,13 @@ class Landau24:
         """Why the controller leaves its sentinel state, if it does."""
         if packed_at is None:
             return "the first look"
-        fill, interval = given.fill, given.interval_seconds
+        limit, interval = given.fill if given.limit is None else given.limit, given.interval_seconds
         carried: dict[str, float] = {}
         for item in view.items:
             if item.owner is None:
                 return f"nobody owns {item.partition}"
             carried[item.owner] = carried.get(item.owner, 0.0) + item.work
         for entry in view.supply:
-            if carried.get(entry.member, 0.0) > entry.capacity * fill:
-                return f"{entry.unit} carries more than {fill:.0%} of what it can"
+            if carried.get(entry.member, 0.0) > entry.capacity * limit:
+                return f"{entry.unit} carries more than {limit:.0%} of what it can"
         return f"{view.now - packed_at:.0f} s have passed" if view.now - packed_at >= interval else ""

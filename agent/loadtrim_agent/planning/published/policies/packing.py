@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import structs
-
 from ...placement.problem import Item
 from ...sizing.policy import View
+from ...values import LagMoment
 from ..packers.least_loaded import BinSize, bin_size, first_fit, least_loaded
 
-__all__ = ["after_burst", "before_burst", "member_size", "opened", "opened_in_one_pass", "violated"]
+__all__ = ["lag_after_burst", "lag_before_burst", "member_size", "opened", "opened_in_one_pass", "violated"]
 
 
 def member_size(view: View, fill: float, mu: float | None, *, whole_lag: bool = True) -> BinSize:
@@ -30,14 +29,14 @@ def opened_in_one_pass(view: View, items: Sequence[Item], size: BinSize) -> int:
     return view.bounded(first_fit(items, size))
 
 
-def after_burst(view: View, sampled: bool) -> list[Item]:
-    """Items with the lag just after a usual burst; ``sampled``: with the lag when the member reported."""
-    return [item if sampled else structs.replace(item, lag=item.lag_high) for item in view.items]
+def lag_after_burst(sampled: bool) -> LagMoment:
+    """Return the moment just after a usual burst; ``sampled``: when the member reported."""
+    return LagMoment.REPORTED if sampled else LagMoment.AFTER_BURST
 
 
-def before_burst(view: View, sampled: bool) -> list[Item]:
-    """Items with the least lag of the last interval; ``sampled``: with the lag when the member reported."""
-    return [item if sampled else structs.replace(item, lag=item.lag_low) for item in view.items]
+def lag_before_burst(sampled: bool) -> LagMoment:
+    """Return the moment of the least lag in the last interval; ``sampled``: when the member reported."""
+    return LagMoment.REPORTED if sampled else LagMoment.BEFORE_BURST
 
 
 def violated(items: Sequence[Item], size: BinSize) -> bool:

@@ -8,18 +8,32 @@ from __future__ import annotations
 
 from typing import Annotated, TypeVar
 
-from msgspec import Meta, structs
+from msgspec import Meta, field, structs
 
 from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
 from ...parameters import MOST
-from ...policy_state import PolicyState
+from ...policy_state import PolicyState, StatePart
 from ...sizing.policy import View
 from ...values import Reason, Sizing
 
-__all__ = ["Cooldown", "PaperState", "cooling", "held", "is_due", "sized", "unknown_cost", "wanted"]
+__all__ = [
+    "Cooldown",
+    "FromChange",
+    "PaperState",
+    "ReplicaChange",
+    "WatchingState",
+    "cooling",
+    "held",
+    "is_due",
+    "sized",
+    "still_cooling",
+    "unknown_cost",
+    "wanted",
+]
 
 Cooldown = Annotated[float, Meta(ge=0, le=MOST, description="no scaling for this long after one")]
+FromChange = Annotated[bool, Meta(description="the cool-down counts from when replicas have come or gone")]
 
 DEAL_SECONDS = 3.0
 """Partitions are dealt out anew for so long after a generation began: by then new members are there. Chosen."""
@@ -36,6 +50,31 @@ class PaperState(PolicyState, frozen=True, kw_only=True):
     """Generation in which partitions are dealt out anew, or were last."""
     dealt_at: float | None = None
     """When that generation was first seen, seconds since the epoch."""
+
+
+class ReplicaChange(StatePart, frozen=True, kw_only=True):
+    """The last change of the number of replicas, a part of the state of a policy that goes by it."""
+
+    members: int | None = None
+    """How many there were at the last decision."""
+    changed_at: float | None = None
+    """When that number changed last, seconds since the epoch; None: it has not yet."""
+
+    def seen(self, view: View) -> ReplicaChange:
+        """Return what is to be remembered after this decision."""
+        if self.members == view.replicas:
+            return self
+        return ReplicaChange(members=view.replicas, changed_at=self.changed_at if self.members is None else view.now)
+
+    def cooling(self, view: View, seconds: float) -> float:
+        """Return the seconds that are left of a cool-down after the last change; 0: none."""
+        return 0.0 if self.changed_at is None else max(0.0, self.changed_at + seconds - view.now)
+
+
+class WatchingState(PaperState, frozen=True, kw_only=True):
+    """State of a policy whose cool-down may count from a change of the replicas."""
+
+    change: ReplicaChange = field(default_factory=ReplicaChange)
 
 
 _S = TypeVar("_S", bound=PaperState)
@@ -63,6 +102,18 @@ def is_due(view: View, last: float | None, seconds: float) -> bool:
 def cooling(view: View, state: PaperState, seconds: float) -> float:
     """Return the seconds that are left of the cool-down after the last scaling; 0: none."""
     return 0.0 if state.scaled_at is None else max(0.0, state.scaled_at + seconds - view.now)
+
+
+def still_cooling(view: View, state: WatchingState, seconds: float, from_change: bool) -> float:
+    """Return the seconds that are left of a cool-down.
+
+    Args:
+        view: as given.
+        state: with the change of the replicas as seen in this decision.
+        seconds: how long the cool-down lasts.
+        from_change: it counts from when replicas have come or gone, and not from the last scaling.
+    """
+    return state.change.cooling(view, seconds) if from_change else cooling(view, state, seconds)
 
 
 def held(view: View, state: PaperState, reason: Reason, text: str, asked: int | None = None) -> Sizing:

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, structs
+from msgspec import Meta, field, structs
 
 from ...history import lag_slope, throughput, utilization
 from ...parameters import Amount, Fill, Positive, Seconds
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from .hpa import HpaParameters, HpaState, averaged, recommend, unsynced
-from .shared import held
+from .shared import ReplicaChange, held
 
 __all__ = ["VARGA", "Varga"]
 
@@ -49,10 +49,7 @@ class VargaV2Parameters(VargaParameters, frozen=True, kw_only=True):
 class VargaState(HpaState, frozen=True, kw_only=True):
     """What Varga's policy remembers; the first version remembers what the HPA does."""
 
-    members: int | None = None
-    """How many replicas there were at the last decision."""
-    changed_at: float | None = None
-    """When that number changed last."""
+    change: ReplicaChange = field(default_factory=ReplicaChange)
 
 
 VARGA: dict[str, type[VargaParameters]] = {"varga_v1": VargaParameters, "varga_v2": VargaV2Parameters}
@@ -72,8 +69,10 @@ class Varga:
     def decide(self, view: View, state: VargaState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        state = self._watched(view, state)
-        cooling = self._cooling(view, state)
+        cooling = 0.0
+        if isinstance(given, VargaV2Parameters):
+            state = structs.replace(state, change=state.change.seen(view))
+            cooling = state.change.cooling(view, given.cooldown_seconds)
         past = view.estimate.past
         busy, slope = utilization(past, given.metric_seconds), lag_slope(past, given.metric_seconds)
         done = throughput(past, given.metric_seconds)
@@ -94,18 +93,3 @@ class Varga:
             if view.lag <= threshold:
                 text += ", too few to ask for replicas"
         return recommend(view, state, given, max(answers), text)
-
-    def _watched(self, view: View, state: VargaState) -> VargaState:
-        """The state of version 2 with the number of members, and when it has changed."""
-        if not isinstance(self._given, VargaV2Parameters) or state.members == view.replicas:
-            return state
-        changed_at = state.changed_at if state.members is None else view.now
-        return structs.replace(state, members=view.replicas, changed_at=changed_at)
-
-    def _cooling(self, view: View, state: VargaState) -> float:
-        """Seconds left of the cool-down of version 2."""
-        if not isinstance(self._given, VargaV2Parameters):
-            return 0.0
-        seconds = self._given.cooldown_seconds
-        changed_at = view.now - seconds if state.changed_at is None else state.changed_at
-        return max(0.0, changed_at + seconds - view.now)

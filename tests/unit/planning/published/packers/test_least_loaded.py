@@ -12,6 +12,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits
 from loadtrim_agent.planning.published.packers.least_loaded import BinSize, bin_size, first_fit, least_loaded
 from loadtrim_agent.planning.registry import make_packer
+from loadtrim_agent.planning.values import LagMoment
 from unit.planning.virtual_group import bins, item, partition, problem
 
 
@@ -210,6 +211,16 @@ def test_closer24_as_run_counts_whole_records_of_lag() -> None:
     assert make_packer("closer24").pack(given).opened == 1
     assert make_packer("closer24_as_run").pack(given).opened == 2
     assert make_packer("least_loaded").pack(given).owners == make_packer("closer24_as_run").pack(given).owners
+
+
+@pytest.mark.parametrize(
+    ("moment", "opened"), [(LagMoment.AFTER_BURST, 3), (LagMoment.REPORTED, 2), (LagMoment.BEFORE_BURST, 1)]
+)
+def test_it_packs_by_the_lag_that_it_is_told(moment: LagMoment, opened: int) -> None:
+    """A member takes 200 x 0.5 = 100 records: one of 60, two of 40, three of 20."""
+    items = [structs.replace(entry(number, 5.0), lag=40, lag_low=20, lag_high=60) for number in range(3)]
+    given = problem(items, bins("a", "b", "c"), limits=Limits(objective_seconds=0.5), lag=moment)
+    assert make_packer("closer24").pack(given).opened == opened
 
 
 def unlike(*capacities: float) -> tuple[Bin, ...]:

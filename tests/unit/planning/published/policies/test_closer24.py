@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.planning.registry import make_policy
 from loadtrim_agent.planning.sizing.policy import View
-from loadtrim_agent.planning.values import PlanConfig, Reason, Sizing
+from loadtrim_agent.planning.values import LagMoment, PlanConfig, Reason, Sizing
 from unit.planning.sizing.test_policy import answer_of, entry, memory_of, view
 from unit.planning.virtual_group import Fleet, steps
 
@@ -136,6 +138,28 @@ def test_lag_before_and_after_a_burst() -> None:
     assert decide(rates, 3, lags=[15] * 3, lows=[0] * 3).replicas == 1
     assert decide(rates, 3, lags=[15] * 3, lows=[0] * 3, parameters={"sampled_lag": 1.0}).replicas == 2
     assert decide(rates, 3, lags=[20] * 3, lows=[0] * 3, parameters={"sampled_lag": 1.0}).replicas == 3
+
+
+def test_partitions_are_placed_by_the_lag_that_decided() -> None:
+    """A DOWN that the least lag decided was placed by the most: 60 beside 60 in 40 of a member, so by force."""
+    rates = [20.0] * 3
+    up, down = decide(rates, 1, lags=[60] * 3, lows=[0] * 3), decide(rates, 3, lags=[15] * 3, lows=[0] * 3)
+    assert (up.lag, down.lag) == (LagMoment.AFTER_BURST, LagMoment.BEFORE_BURST)
+    later = decide(rates, 1, lags=[15] * 3, lows=[0] * 3, memory=memory_of(down))
+    assert (later.reason, later.lag) == ("fits", LagMoment.BEFORE_BURST)
+    sampled = decide(rates, 3, lags=[15] * 3, lows=[0] * 3, parameters={"sampled_lag": 1.0})
+    assert sampled.lag is LagMoment.REPORTED
+
+
+@pytest.mark.parametrize("name", ["closer24_as_run", "iccbdc22_as_run"])
+def test_as_run_the_lag_is_sampled(name: str) -> None:
+    """170 records/s in two partitions, in each of which 95 wait just after a burst and none when the member reports."""
+    given = picture([170.0 / 2] * 2, 1)
+    items = tuple(structs.replace(item, lag_high=95) for item in given.items)
+    sampled = answer_of(make_policy(name, given={"mu": 200.0}), replace(given, items=items), None)
+    assert (sampled.replicas, sampled.lag) == (1, LagMoment.REPORTED)
+    drifting = {"mu": 200.0, "sampled_lag": 0.0} | ({"warmup_seconds": 0.0} if name == "closer24_as_run" else {})
+    assert answer_of(make_policy(name, given=drifting), replace(given, items=items), None).replicas == 2
 
 
 def test_a_given_mu_is_used() -> None:

@@ -42,6 +42,17 @@ def test_it_looks_again_when_its_interval_has_passed() -> None:
     assert len(fleet.members) == 1
 
 
+def test_as_run_it_is_packed_anew_above_all_that_a_member_can_do() -> None:
+    """0.9 of a member is above C (0.75) and not above the limit: its hysteresis. 1.2 is, long before 1e6 s are over."""
+    chosen = PlanConfig(group="g", policy="landau24_as_run", packer="mwf", parameters={"interval_seconds": 1e6})
+    fleet = Fleet(chosen, steps(8, (0, 120.0), (20, 180.0), (40, 240.0)), members=1)
+    fleet.run_scaled(40)
+    assert fleet.history[-1].replicas_wanted == 1
+    fleet.run_scaled(10)
+    assert fleet.history[-1].replicas_wanted == 2
+    assert any("carries more than 100%" in one.reason for one in fleet.history)
+
+
 @pytest.mark.parametrize(("packer", "count"), [("range", 6), ("roundrobin", 6), ("sticky", 6), ("kd_n", 1)])
 def test_packers_that_only_count_ask_for_the_most_or_for_what_is_there(packer: str, count: int) -> None:
     """One member could do it all; ``kd_n`` leaves every partition where it is."""
