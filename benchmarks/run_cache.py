@@ -6,10 +6,13 @@ Here are also the processes of such runs, the machine that they ran on, and what
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from pathlib import Path
@@ -17,8 +20,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["appending", "end_with_parent", "machine", "read_results", "stolen_seconds"]
+__all__ = ["appending", "end_with_parent", "machine", "play_each", "read_results", "stolen_seconds"]
 
+J = TypeVar("J")
 T = TypeVar("T")
 
 
@@ -44,6 +48,36 @@ def read_results(path: Path, kind: type[T]) -> Iterator[T]:
             yield msgspec.json.decode(line, type=kind)
         except msgspec.MsgspecError:
             continue
+
+
+def play_each(
+    play: Callable[[J], T], jobs: Iterable[J], path: Path, processes: int, seconds: float = math.inf
+) -> Iterator[tuple[T, float]]:
+    """Play jobs in other processes, and yield each result with the seconds since the start, as it is finished and kept.
+
+    Args:
+        play: a function of a module, for other processes import it.
+        jobs: in the order in which they are begun.
+        path: where results are appended, a line each.
+        processes: so many at once.
+        seconds: nothing new is begun after so long.
+    """
+    waiting, began = iter(jobs), time.monotonic()
+    running: set[Future[T]] = set()
+    with appending(path) as append, ProcessPoolExecutor(processes, initializer=end_with_parent) as pool:
+        while True:
+            # One more than there are processes: the next one is there when a process becomes free.
+            while len(running) <= processes and time.monotonic() - began < seconds:
+                if (job := next(waiting, None)) is None:
+                    break
+                running.add(pool.submit(play, job))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                result = future.result()
+                append(result)
+                yield result, time.monotonic() - began
 
 
 def end_with_parent() -> None:

@@ -17,7 +17,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,10 +28,22 @@ from benchmarks.behaviour import behaviour, shape, source_digest
 from benchmarks.compare import tuning_set, verdict_set
 from benchmarks.compare.families import Drawn, draw
 from benchmarks.compare.runs import Choice, choice_of
-from benchmarks.run_cache import appending, end_with_parent, read_results
+from benchmarks.run_cache import play_each, read_results
 from loadtrim.simulate import Options, PlanConfig, simulate
 
-__all__ = ["HeldOutResult", "PolicyRow", "names_of", "play", "rows_of"]
+__all__ = [
+    "FIXED",
+    "OUT",
+    "SETS",
+    "HeldOutResult",
+    "PolicyRow",
+    "drawn_of",
+    "names_of",
+    "play",
+    "play_policy",
+    "rows_of",
+    "run_code",
+]
 
 OUT = Path(__file__).resolve().parents[2] / "out" / "held-out"
 SETS = {"tuning": tuning_set, "verdict": verdict_set}
@@ -52,7 +63,6 @@ class HeldOutResult(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     choice: str
     seed: int
-    code: str
     share: float
     """Of the records that arrived after the settling time."""
     asked: float
@@ -63,6 +73,8 @@ class HeldOutResult(msgspec.Struct, frozen=True, kw_only=True):
     """After the settling time."""
     moves: int
     cpu_seconds: float
+    code: str = ""
+    """The digest of the code that made it, see :func:`run_code`."""
     replicas: int = 0
     """Of ``fixed``: the fewest that keep the share; 0: not even a replica for each partition does."""
 
@@ -104,23 +116,25 @@ def names_of(which: str, families: Sequence[str] = (), seeds: int | None = None)
 
 
 @lru_cache(maxsize=8)
-def _drawn(name: str) -> Drawn:
+def drawn_of(name: str) -> Drawn:
+    """Return a load of either set by its name."""
     return draw(name, SETS[name.split("/")[0]].FAMILIES)
 
 
 def play(name: str, choice: str, seed: int) -> HeldOutResult:
     """Play one load with one policy, or with the fewest fixed replicas that keep its share."""
+    code = _code(name, choice)
     if choice != FIXED:
-        return _played(name, choice_of(choice), seed)
-    most = len(_drawn(name).scenario.load.partitions)
-    replicas = min(most, max(1, math.ceil(_work_minutes(_drawn(name)) * 60.0 / _drawn(name).scenario.load.seconds)))
+        return msgspec.structs.replace(play_policy(name, choice_of(choice), seed), code=code)
+    most = len(drawn_of(name).scenario.load.partitions)
+    replicas = min(most, max(1, math.ceil(_work_minutes(drawn_of(name)) * 60.0 / drawn_of(name).scenario.load.seconds)))
     while not (result := _with_fixed(name, replicas, seed)).kept and replicas < most:
         replicas = min(most, replicas + max(1, replicas // 8))
-    return msgspec.structs.replace(result, replicas=replicas if result.kept else 0)
+    return msgspec.structs.replace(result, replicas=replicas if result.kept else 0, code=code)
 
 
 def _with_fixed(name: str, replicas: int, seed: int) -> HeldOutResult:
-    return _played(name, _fixed(f"{FIXED}:replicas={replicas}"), seed, replicas)
+    return play_policy(name, _fixed(f"{FIXED}:replicas={replicas}"), seed, replicas)
 
 
 def _fixed(policy: str) -> Choice:
@@ -131,30 +145,42 @@ def _work_minutes(drawn: Drawn) -> float:
     return drawn.scenario.load.records * drawn.scenario.cost_seconds / 60.0
 
 
-def _played(name: str, choice: Choice, seed: int, replicas: int | None = None) -> HeldOutResult:
-    drawn, began = _drawn(name), time.process_time()
+def play_policy(
+    name: str, choice: Choice, seed: int, replicas: int | None = None, share: float | None = None
+) -> HeldOutResult:
+    """Play one load with one policy.
+
+    Args:
+        name: of the load.
+        choice: the policy with its packer.
+        seed: of the run.
+        replicas: at the start; None: what the first seconds take, with some room.
+        share: what the policy is told to keep; None: what the run is judged by.
+    """
+    drawn, began = drawn_of(name), time.process_time()
     scenario, load = drawn.scenario, drawn.scenario.load
     first = fmean(load.per_second[:FIRST_SECONDS]) * scenario.cost_seconds
     options = Options(
         seed=seed,
         costs=drawn.costs,
         startup_seconds=drawn.startup_seconds,
+        slicing=choice.slicing,
         replicas=replicas or min(len(load.partitions), max(1, math.ceil(ROOM * first))),
     )
     config = PlanConfig(
         group="held-out",
         sla_seconds=scenario.objective_seconds,
-        sla_share=drawn.share,
+        sla_share=drawn.share if share is None else share,
         policy=choice.policy_for(scenario),
         packer=choice.packer,
         startup_seconds=drawn.startup_seconds,
+        slicing=choice.slicing,
     )
     outcome = simulate(load, config, options)
     return HeldOutResult(
         name=name,
         choice=choice.name,
         seed=seed,
-        code=_code(name, choice.name),
         share=outcome.share_in_time_from(SETTLING_SECONDS),
         asked=drawn.share,
         work_minutes=_work_minutes(drawn),
@@ -165,15 +191,18 @@ def _played(name: str, choice: Choice, seed: int, replicas: int | None = None) -
     )
 
 
-@lru_cache(maxsize=256)
 def _code(name: str, choice: str) -> str:
+    return run_code(name, choice_of(choice) if choice != FIXED else _fixed(FIXED))
+
+
+@lru_cache(maxsize=256)
+def run_code(name: str, choice: Choice) -> str:
     """Return the digest of what a run depends on. Of our own policy each change of a source counts."""
-    drawn = f"{_drawn(name)!r} {shape(_played, play)}"
-    if choice == "objective":
+    drawn = f"{drawn_of(name)!r} {shape(play_policy, play)}"
+    if choice.name == "objective":
         behaves = source_digest()
     else:
-        of = choice_of(choice) if choice != FIXED else _fixed(FIXED)
-        behaves = behaviour(of.policy_for(_drawn(name).scenario), of.packer)
+        behaves = behaviour(choice.policy_for(drawn_of(name).scenario), choice.packer, choice.slicing)
     return f"{behaves}-{hashlib.sha256(drawn.encode()).hexdigest()[:12]}"
 
 
@@ -225,25 +254,20 @@ def play_all(
         for each in read_results(path, HeldOutResult)
         if (each.name, each.choice, each.seed) in set(jobs) and each.code == _code(each.name, each.choice)
     }
-    missing, began = [job for job in jobs if job not in kept], time.monotonic()
+    missing = [job for job in jobs if job not in kept]
     tell(f"{len(kept)} of {len(jobs)} runs are kept in {path}")
-    with appending(path) as append, ProcessPoolExecutor(processes, initializer=end_with_parent) as pool:
-        waiting = [pool.submit(play, *job) for job in missing]
-        for future in as_completed(waiting):
-            if future.cancelled():
-                continue
-            result = future.result()
-            kept[(result.name, result.choice, result.seed)] = result
-            append(result)
-            tell(
-                f"{len(kept)}/{len(jobs)} {time.monotonic() - began:5.0f} s  {result.name}, {result.choice}, seed "
-                f"{result.seed}: {result.share:.2%} of {result.asked:.1%} at {result.replica_minutes:.2f}, "
-                f"{result.scalings} scalings ({result.cpu_seconds:.1f} s of CPU)"
-            )
-            if time.monotonic() - began > seconds:
-                for other in waiting:
-                    other.cancel()
+    for result, took in play_each(_play_job, missing, path, processes, seconds):
+        kept[(result.name, result.choice, result.seed)] = result
+        tell(
+            f"{len(kept)}/{len(jobs)} {took:5.0f} s  {result.name}, {result.choice}, seed "
+            f"{result.seed}: {result.share:.2%} of {result.asked:.1%} at {result.replica_minutes:.2f}, "
+            f"{result.scalings} scalings ({result.cpu_seconds:.1f} s of CPU)"
+        )
     return kept
+
+
+def _play_job(job: tuple[str, str, int]) -> HeldOutResult:
+    return play(*job)
 
 
 def table(rows: Sequence[PolicyRow]) -> str:
@@ -291,7 +315,7 @@ def _each(results: Iterable[HeldOutResult], choices: Sequence[str]) -> str:
     ordered = sorted(results, key=lambda each: (each.name, each.seed))
     for each in ordered:
         if each.choice == FIXED:
-            lines.append(_drawn(each.name).scenario.title + f", start-up {_drawn(each.name).startup_seconds:.3g} s")
+            lines.append(drawn_of(each.name).scenario.title + f", start-up {drawn_of(each.name).startup_seconds:.3g} s")
         mark = "" if each.kept else " missed"
         lines.append(
             f"    {each.choice:16} seed {each.seed}: {each.share:8.3%} of {each.asked:.1%} at "

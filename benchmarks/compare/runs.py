@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -21,7 +20,7 @@ import msgspec
 
 from benchmarks.behaviour import behaviour, shape
 from benchmarks.compare.scenarios import Scenario, scenario_of
-from benchmarks.run_cache import appending, end_with_parent, read_results
+from benchmarks.run_cache import play_each, read_results
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, percentile, simulate
 from loadtrim.simulate.model.worker import FETCH_SECONDS
 
@@ -82,7 +81,6 @@ class Choice:
         )
 
 
-KNOWING = "clairvoyant:limit_records_per_second={worth}"
 CHOICES: tuple[Choice, ...] = (
     Choice(name="objective", policy="objective", packer="trim"),
     Choice(name="objective, slicing", policy="objective", packer="trim", slicing=True),
@@ -108,12 +106,12 @@ CHOICES: tuple[Choice, ...] = (
     Choice(name="fixed (mean)", policy="fixed:replicas={mean}"),
     Choice(name="fixed (peak)", policy="fixed:replicas={most}"),
     Choice(name="overprovisioned", policy="overprovisioned:peak_records_per_second={peak}"),
-    Choice(name="clairvoyant", policy=KNOWING, packer="closer24", knows=True),
-    Choice(name="clairvoyant, slicing", policy=f"{KNOWING},sliced=1", packer="trim", slicing=True, knows=True),
-    Choice(name="clairvoyant, no start-up", policy=f"{KNOWING},with_startup=0", packer="closer24", knows=True),
+    Choice(name="clairvoyant", policy="clairvoyant", packer="trim", knows=True),
+    Choice(name="clairvoyant, slicing", policy="clairvoyant:sliced=1", packer="trim", slicing=True, knows=True),
+    Choice(name="clairvoyant, no start-up", policy="clairvoyant:with_startup=0", packer="trim", knows=True),
     Choice(
         name="clairvoyant, no start-up, slicing",
-        policy=f"{KNOWING},with_startup=0,sliced=1",
+        policy="clairvoyant:with_startup=0,sliced=1",
         packer="trim",
         slicing=True,
         knows=True,
@@ -281,29 +279,12 @@ def play_all(
         Results by the jobs' keys.
     """
     found = load_kept(path, jobs)
-    waiting = iter([job for job in jobs if job.key not in found])
-    began, total = time.monotonic(), len(jobs)
-    tell(f"{len(found)} of {total} runs are kept in {path}, {total - len(found)} are missing")
-    with appending(path) as append, ProcessPoolExecutor(processes, initializer=end_with_parent) as pool:
-        for result in _finished(pool, waiting, processes, lambda: time.monotonic() - began < seconds):
-            found[result.job.key] = result
-            append(result)
-            tell(_line(len(found), total, time.monotonic() - began, result))
+    missing, total = [job for job in jobs if job.key not in found], len(jobs)
+    tell(f"{len(found)} of {total} runs are kept in {path}, {len(missing)} are missing")
+    for result, took in play_each(play, missing, path, processes, seconds):
+        found[result.job.key] = result
+        tell(_line(len(found), total, took, result))
     return found
-
-
-def _finished(
-    pool: ProcessPoolExecutor, waiting: Iterator[ComparisonJob], processes: int, goes_on: Callable[[], bool]
-) -> Iterator[ComparisonResult]:
-    running: set[Future[ComparisonResult]] = set()
-    while True:
-        while len(running) < processes + 1 and goes_on() and (job := next(waiting, None)) is not None:
-            running.add(pool.submit(play, job))
-        if not running:
-            return
-        done, running = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            yield future.result()
 
 
 def _line(number: int, total: int, seconds: float, result: ComparisonResult) -> str:

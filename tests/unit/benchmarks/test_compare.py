@@ -129,7 +129,7 @@ def test_each_row_is_listed_with_the_packer_that_it_was_played_with() -> None:
         ("`keda`", "sticky"),
         ("`linear`", "sticky"),
         ("`closer24_algorithm_1`", "closer24"),
-        ("*clairvoyant*", "closer24"),
+        ("*clairvoyant*", "trim"),
         ("`objective`", "trim"),
     ):
         assert [listed for listed, names in rows.items() if name in names.split(", ")] == [f"`{packer}`"], name

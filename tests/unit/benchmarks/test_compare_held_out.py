@@ -21,7 +21,7 @@ def result(
     choice: str, share: float, minutes: float = 10.0, name: str = "tuning/steps/1", **more: int
 ) -> HeldOutResult:
     return HeldOutResult(
-        name=name, choice=choice, seed=1, code="", share=share, asked=0.99, work_minutes=5.0,
+        name=name, choice=choice, seed=1, share=share, asked=0.99, work_minutes=5.0,
         replica_minutes=minutes, scalings=2, moves=0, cpu_seconds=0.0, **more,
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ def test_the_fewest_fixed_replicas_are_searched_for_up_to_one_for_each_partition
     tried.clear()
     enough = 1000
     assert play(name, FIXED, 1).replicas == 0
-    assert tried[-1] == len(held_out._drawn(name).scenario.load.partitions)
+    assert tried[-1] == len(held_out.drawn_of(name).scenario.load.partitions)
 
 
 @pytest.mark.slow

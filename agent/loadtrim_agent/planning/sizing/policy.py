@@ -66,6 +66,9 @@ class Future:
     partitions: tuple[Partition, ...]
     records: tuple[tuple[float, ...], ...]
     """Per second: how many arrive in each of the partitions."""
+    needed: Callable[[bool, float], Sequence[int]] | None = None
+    """The fewest replicas that have each second's records in time. None: nobody has worked it out.
+    Arguments: whether partitions may be cut, and the share of a replica's capacity that is counted on."""
 
     def __post_init__(self) -> None:
         for second, row in enumerate(self.records):
@@ -77,8 +80,22 @@ class Future:
 
     def between(self, start: float, end: float) -> Sequence[tuple[float, ...]]:
         """The seconds that overlap ``start .. end`` (since the epoch), at least the one that ``start`` is in."""
+        return self.records[self._seconds(start, end)]
+
+    def replicas_needed(self, start: float, end: float, sliced: bool, counted: float) -> int | None:
+        """Return the most replicas that a second needs which overlaps ``start .. end``; None: nobody has worked it out.
+
+        Args:
+            start: as in :meth:`between`.
+            end: likewise.
+            sliced: partitions may be cut.
+            counted: share of a replica's capacity that is counted on.
+        """
+        return None if self.needed is None else max(self.needed(sliced, counted)[self._seconds(start, end)], default=1)
+
+    def _seconds(self, start: float, end: float) -> slice:
         first = max(0, math.floor(start - self.begins_at))
-        return self.records[first : max(first + 1, math.ceil(end - self.begins_at))]
+        return slice(first, max(first + 1, math.ceil(end - self.begins_at)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

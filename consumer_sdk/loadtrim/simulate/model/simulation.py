@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
+from statistics import median
 
 from loadtrim_agent.common.checks import is_count, within
 from loadtrim_agent.common.local_week import LocalWeek
@@ -34,11 +35,13 @@ from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
 from ..loads.load import Load, WrongLoadError, digits
 from .arrivals import Arrivals
+from .foresight import Foresight
 from .handoff import make_handoff
 from .outcome import Outcome
 from .protocols import INTERVAL_SECONDS_MIN, PROTOCOLS, Protocol
 from .slices import Slicer
 from .work import Costs, Machines
+from .worker import FETCH_SECONDS
 from .world import EPOCH, Member, World
 
 __all__ = ["Options", "Simulation", "drain_seconds", "simulate"]
@@ -452,14 +455,18 @@ def _future_of(load: Load, config: PlanConfig, options: Options, begin: float) -
     try:
         make_policy(config.policy)
     except UnmeasuredError:
+        seconds = list(load.batches(Random(f"load:{options.seed}")))
         rows = []
-        for batches in load.batches(Random(f"load:{options.seed}")):
+        for batches in seconds:
             row = [0.0] * len(load.partitions)
             for batch in batches:
                 for index, count in batch.counts:
                     row[index] += count
             rows.append(tuple(row))
-        return Future(begins_at=begin, partitions=load.partitions, records=tuple(rows))
+        cost = options.costs.mean_seconds / (median(options.machines.speeds) * options.machines.concurrency)
+        objective = config.sla_seconds - FETCH_SECONDS
+        foresight = Foresight(load, seconds, cost, objective, config.max_replicas or len(load.partitions))
+        return Future(begins_at=begin, partitions=load.partitions, records=tuple(rows), needed=foresight.needed)
     return None
 
 

@@ -1,10 +1,15 @@
 """Knows what will arrive: as many replicas as the coming seconds need, asked for just in time.
 
-A replica takes ``mu x min(W, 1 s)`` records of a second: what it can do within the objective when they come as one
-burst. ``sliced`` 0: whole partitions, by least-loaded packing. ``sliced`` 1: as if every partition could be cut, the
-fewest that any placement could do with. ``with_startup`` 0: for the present second, as if a replica were there at
-once; 1: for the most that any second needs until a replica that is asked for now is there, so that it is there in
-time, and a pause shorter than that is bridged.
+A simulator knows the moments of the records. There it asks for the fewest replicas that have all records of a second in
+time. ``counted`` is the share of a replica's capacity that it counts on. Below 1 it keeps some free for what cannot be
+foreseen; above 1 some records may be late. With ``limit_records_per_second`` a replica takes so many records of a
+second. By default, where no moments are known, that is ``mu x min(W, 1 s)``: one burst that it does within the
+objective.
+
+``sliced`` 0: whole partitions. ``sliced`` 1: as if every partition could be cut, the fewest that any placement could do
+with. ``with_startup`` 0: for the present second, as if a replica were there at once; 1: for the most that any second
+needs until a replica that is asked for now is there, so that it is there in time, and a pause shorter than that is
+bridged.
 
 Whole partitions are dealt out anew when members come or go. They are as well when a member is about to get more than it
 takes, if another placement would mend that. As long as all fits nothing moves: packers that are not sticky would deal
@@ -14,7 +19,7 @@ placement.)
 Only for those who play a load that they know (``loadtrim simulate``); a running group refuses it at its start.
 
 Source: CLOSER'24, section 5.1 ("Optimal": provisioned when the arrival rate reaches mu x W, instantly and with no
-time to rebalance); as run 85 records/s per replica. Changed: start-up time and slicing are ours.
+time to rebalance); as run 85 records/s per replica. Changed: moments, start-up time and slicing are ours.
 """
 
 from __future__ import annotations
@@ -41,9 +46,10 @@ class ClairvoyantParameters(Parameters, frozen=True, kw_only=True):
 
     mu: Mu | None = None
     limit_records_per_second: (
-        Annotated[Positive, Meta(description="records of a second that a replica takes (default: mu x min(W, 1 s))")]
+        Annotated[Positive, Meta(description="records of a second that a replica takes (none: by their moments)")]
         | None
     ) = None
+    counted: Annotated[Positive, Meta(description="share of a replica's capacity that is counted on")] = 1.0
     with_startup: Annotated[bool, Meta(description="replicas are asked for a start-up time ahead")] = True
     sliced: Annotated[bool, Meta(description="partitions may be cut")] = False
 
@@ -68,8 +74,11 @@ class Clairvoyant:
         if view.future is None or limit is None:
             return held(view, state, Reason.NOT_READY, "what will come, or what a record costs, is not known")
         ahead = view.estimate.startup_seconds + view.config.decision_seconds if given.with_startup else 0.0
-        rows = view.future.between(view.now, view.now + ahead)
-        count = max((self._need(view, view.future, row, limit, given.sliced) for row in rows), default=1)
+        rows, count = view.future.between(view.now, view.now + ahead), None
+        if given.limit_records_per_second is None:
+            count = view.future.replicas_needed(view.now, view.now + ahead, given.sliced, given.counted)
+        if count is None:
+            count = max((self._need(view, view.future, row, limit, given.sliced) for row in rows), default=1)
         most = max((sum(row) for row in rows), default=0.0)
         text = (
             f"up to {most:.0f} records come in a second of the next {ahead:.1f} s"

@@ -1,0 +1,307 @@
+"""Costs of policies at the same share: ``python -m benchmarks.compare.equal_share tuning|verdict``.
+
+A policy that keeps less than is asked is cheap, and one that keeps more is dear. So costs of policies as they come say
+little. Here each policy's own parameter is searched for the cheapest run that keeps the share on a load. That is
+hindsight: a user would have to tune it for this load and no other. What differs then is when and where a policy has its
+replicas, and not how much it keeps free. For ``keda`` the parameter is the threshold, fitted to W. For ``linear`` it is
+mu, and for ``clairvoyant`` the share of a replica that it counts on.
+
+``clairvoyant`` is the zero line. It knows the moment and the partition of every record, and asks for replicas a
+start-up time ahead. What it cannot know are the costs of single records. It is played with two packers, and the cheaper
+run counts. The fewest fixed replicas stand beside it, and the same with partitions that may be cut.
+
+Exit codes: as of :mod:`.held_out`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+from typing import Protocol
+
+import msgspec
+
+from benchmarks.behaviour import shape
+from benchmarks.compare.families import Drawn
+from benchmarks.compare.held_out import FIXED, OUT, SETS, HeldOutResult, drawn_of, names_of, play, play_policy, run_code
+from benchmarks.compare.runs import Choice
+from benchmarks.run_cache import play_each, read_results
+
+__all__ = ["EqualShareRow", "EqualShareRun", "Knob", "cheapest", "play_equal", "rows_of"]
+
+FACTORS = (0.125, 8.0)
+"""The least and the largest factor that a parameter is tried with, about that of the replicas asked for. Chosen."""
+STEP, HALVINGS = 1.5, 3
+"""Steps go on until the share is on the other side, and are then halved so often by their logarithm. The last factor is
+known to 1.5 ^ (1/8), 5 %. Chosen."""
+UTILIZATION = 0.7
+"""The target of ``hpa_cpu`` as it comes."""
+ZERO_LINE = "clairvoyant"
+ZERO_LINES = (ZERO_LINE, f"{ZERO_LINE}, dealt anew")
+"""The cheaper of these is the zero line of a load: partitions stay where they do, or are packed for each number."""
+
+
+class Run(Protocol):
+    """A run as far as the search looks at it."""
+
+    @property
+    def kept(self) -> bool: ...
+
+    @property
+    def replica_minutes(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """A policy, and the parameter by which it is made to keep more or less."""
+
+    name: str
+    packer: str
+    policy: str
+    """Name and parameter: ``{mu}``, ``{worth}``, ``{utilization}`` and ``{counted}`` become smaller with the factor."""
+    asks: bool = False
+    """True: the parameter is the share that the policy is asked for."""
+    slicing: bool = False
+
+    def choice(self, drawn: Drawn, factor: float) -> Choice:
+        """Return the policy with a parameter that makes it ask for about so many times the replicas."""
+        policy = self.policy.format(
+            mu=repr(1.0 / drawn.scenario.cost_seconds / factor),
+            worth=repr(drawn.scenario.worth / factor),
+            utilization=repr(min(0.99, UTILIZATION / factor)),
+            counted=repr(1.0 / factor),
+        )
+        return Choice(name=self.name, policy=policy, packer=self.packer, slicing=self.slicing)
+
+    def share(self, drawn: Drawn, factor: float) -> float:
+        """Return the share that the policy is told to keep; within what the setting takes."""
+        if not self.asks:
+            return drawn.share
+        return min(0.99999, max(0.5, 1.0 - (1.0 - drawn.share) / factor**4))
+
+
+KNOBS = (
+    Knob(name="objective", packer="trim", policy="objective", asks=True),
+    Knob(name="iccbdc22", packer="iccbdc22", policy="iccbdc22:mu={mu}"),
+    Knob(name="closer24", packer="closer24", policy="closer24:mu={mu}"),
+    Knob(name="linear", packer="sticky", policy="linear:mu={mu}"),
+    Knob(name="keda", packer="sticky", policy="keda:lag_threshold_records={worth}"),
+    Knob(name="hpa_cpu", packer="sticky", policy="hpa_cpu:target_utilization={utilization}"),
+    Knob(name=ZERO_LINE, packer="trim", policy="clairvoyant:counted={counted}"),
+    Knob(name=f"{ZERO_LINE}, dealt anew", packer="closer24", policy="clairvoyant:counted={counted}"),
+    Knob(name=f"{ZERO_LINE}, slicing", packer="trim", policy="clairvoyant:counted={counted},sliced=1", slicing=True),
+)
+
+
+class EqualShareRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The cheapest run of a policy that keeps the share of a load."""
+
+    name: str
+    choice: str
+    seed: int
+    code: str
+    factor: float
+    """The parameter's; 0: no parameter kept the share, and ``best`` is the run that kept most."""
+    default: HeldOutResult
+    """The run of the policy as it comes."""
+    best: HeldOutResult
+    tried: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualShareRow:
+    """The outcome of one policy on one family, or on all."""
+
+    choice: str
+    family: str
+    kept: int
+    """Loads on which it keeps the share with some parameter."""
+    loads: int
+    """Loads that the zero line keeps."""
+    cost: float
+    """Replica-minutes over those of the zero line, median over the loads that are kept; NaN: none is."""
+    cost_worst: float
+    factors: tuple[float, float]
+    """The least and the largest that was the cheapest: so differently the parameter has to be set."""
+    scalings: float
+    """A load, median."""
+
+
+def cheapest(play_with: Callable[[float], Run]) -> dict[float, Run]:
+    """Search for the cheapest run that keeps its share; return all runs by their factor.
+
+    Args:
+        play_with: plays with a factor; the larger, the more replicas.
+    """
+    tried: dict[float, Run] = {1.0: play_with(1.0)}
+    kept_at_first = tried[1.0].kept
+    step = 1.0 / STEP if kept_at_first else STEP
+    factor = 1.0
+    while FACTORS[0] < factor < FACTORS[1] and tried[factor].kept == kept_at_first:
+        before, factor = factor, min(FACTORS[1], max(FACTORS[0], factor * step))
+        tried[factor] = play_with(factor)
+    if tried[factor].kept == kept_at_first:
+        return tried
+    missed, kept = (factor, before) if kept_at_first else (before, factor)
+    for _ in range(HALVINGS):
+        middle = math.sqrt(missed * kept)
+        tried[middle] = play_with(middle)
+        if tried[middle].kept:
+            kept = middle
+        else:
+            missed = middle
+    return tried
+
+
+def play_equal(job: tuple[str, str, int]) -> EqualShareRun:
+    """Play a load with a policy as often as the search asks. ``job``: load, policy, seed."""
+    name, choice, seed = job
+    drawn = drawn_of(name)
+    if choice == FIXED:
+        only = play(name, FIXED, seed)
+        runs: dict[float, HeldOutResult] = {1.0 if only.replicas else 0.0: only}
+        default = only
+    else:
+        knob = knob_of(choice)
+        runs = {}
+
+        def play_with(factor: float) -> HeldOutResult:
+            runs[factor] = play_policy(name, knob.choice(drawn, factor), seed, share=knob.share(drawn, factor))
+            return runs[factor]
+
+        cheapest(play_with)
+        default = runs[1.0]
+    kept = {factor: run for factor, run in runs.items() if run.kept}
+    factor = min(kept, key=lambda at: kept[at].replica_minutes, default=0.0)
+    best = kept[factor] if kept else max(runs.values(), key=lambda run: run.share)
+    code = _code(name, choice)
+    return EqualShareRun(
+        name=name, choice=choice, seed=seed, code=code, factor=factor, default=default, best=best, tried=len(runs)
+    )
+
+
+def knob_of(name: str) -> Knob:
+    return next(knob for knob in KNOBS if knob.name == name)
+
+
+@lru_cache(maxsize=1024)
+def _code(name: str, choice: str) -> str:
+    of = (
+        Choice(name=FIXED, policy=FIXED, packer="trim")
+        if choice == FIXED
+        else knob_of(choice).choice(drawn_of(name), 1.0)
+    )
+    return f"{run_code(name, of)}-{shape(Path(__file__))}"
+
+
+def rows_of(runs: Iterable[EqualShareRun]) -> list[EqualShareRow]:
+    """Return a row for each policy over all families, then one for each family and policy."""
+    by: dict[tuple[str, int], dict[str, EqualShareRun]] = {}
+    for run in runs:
+        by.setdefault((run.name, run.seed), {})[run.choice] = run
+    full = [(played, zero) for played in by.values() if (zero := _zero_line(played)) is not None]
+    families = sorted({zero.name.split("/")[1] for _, zero in full})
+    rows = []
+    for family in ["all", *families]:
+        there = [(played, zero) for played, zero in full if family in ("all", zero.name.split("/")[1])]
+        for choice in (FIXED, *(knob.name for knob in KNOBS)):
+            pairs = [(played[choice], zero) for played, zero in there if choice in played]
+            if pairs:
+                rows.append(_row(choice, family, pairs))
+    return rows
+
+
+def _zero_line(played: Mapping[str, EqualShareRun]) -> EqualShareRun | None:
+    """Return the cheapest of those that know the load and keep its share with whole partitions; None: none does."""
+    there = [run for name in ZERO_LINES if (run := played.get(name)) is not None and run.factor]
+    return min(there, key=lambda run: run.best.replica_minutes, default=None)
+
+
+def _row(choice: str, family: str, pairs: Sequence[tuple[EqualShareRun, EqualShareRun]]) -> EqualShareRow:
+    kept = [(run, zero) for run, zero in pairs if run.factor]
+    costs = [run.best.replica_minutes / zero.best.replica_minutes for run, zero in kept]
+    return EqualShareRow(
+        choice=choice,
+        family=family,
+        kept=len(kept),
+        loads=len(pairs),
+        cost=median(costs) if costs else math.nan,
+        cost_worst=max(costs, default=math.nan),
+        factors=(min((run.factor for run, _ in kept), default=0.0), max((run.factor for run, _ in kept), default=0.0)),
+        scalings=median(run.best.scalings for run, _ in kept) if kept else math.nan,
+    )
+
+
+def table(rows: Sequence[EqualShareRow]) -> str:
+    """Return the rows for people."""
+    head = (
+        "family     policy                   kept     cost, of clairvoyant's (worst)   scalings  parameter from default"
+    )
+    return "\n".join([head, *map(_line, rows)])
+
+
+def _line(row: EqualShareRow) -> str:
+    least, most = row.factors
+    return (
+        f"{row.family:10} {row.choice:23} {row.kept:3}/{row.loads:<3}  {row.cost:10.2f} ({row.cost_worst:.2f})"
+        f"{'':16}{row.scalings:6.1f}    {least:.2g} to {most:.2g}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play and tell."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.compare.equal_share", description="What policies cost where each keeps the share."
+    )
+    known = (FIXED, *(knob.name for knob in KNOBS))
+    parser.add_argument("set", choices=sorted(SETS), help="the loads to choose by, or those that judge")
+    parser.add_argument("--policies", default=";".join(known), metavar="A;B", help="only these (%(default)s)")
+    parser.add_argument("--families", default="", metavar="A,B", help="only these (all)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="of each family only so many loads (all)")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="each load with so many seeds (%(default)s)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (all cores)")
+    parser.add_argument("--seconds", type=float, default=math.inf, metavar="S", help="begin nothing new after this")
+    parser.add_argument("--json", action="store_true", help="print the runs as JSON, one array")
+    given = parser.parse_args(arguments)
+    choices = [name for name in given.policies.split(";") if name]
+    for name in choices:
+        if name not in known:
+            parser.error(f"there is no policy {name!r} here, so nothing was played; choose from: {'; '.join(known)}")
+    names = names_of(given.set, [name for name in given.families.split(",") if name], given.seeds)
+    jobs = [(name, choice, seed) for name in names for seed in range(1, given.runs + 1) for choice in choices]
+    path = OUT / f"equal-{given.set}.jsonl"
+    kept = {
+        key: run
+        for run in read_results(path, EqualShareRun)
+        if (key := (run.name, run.choice, run.seed)) in set(jobs) and run.code == _code(run.name, run.choice)
+    }
+    print(f"{len(kept)} of {len(jobs)} searches are kept in {path}", file=sys.stderr)
+    missing = [job for job in jobs if job not in kept]
+    for run, took in play_each(play_equal, missing, path, given.processes, given.seconds):
+        kept[run.name, run.choice, run.seed] = run
+        print(f"{len(kept)}/{len(jobs)} {took:5.0f} s  {_said(run)}", file=sys.stderr, flush=True)
+    if given.json:
+        print(msgspec.json.encode(list(kept.values())).decode())
+    else:
+        print(table(rows_of(kept.values())))
+    return 0 if len(kept) == len(jobs) else 1
+
+
+def _said(run: EqualShareRun) -> str:
+    found = f"factor {run.factor:.2g}" if run.factor else "kept with no parameter"
+    return (
+        f"{run.name}, {run.choice}, seed {run.seed}: {found}, {run.best.share:.2%} of {run.best.asked:.1%} at "
+        f"{run.best.replica_minutes:.2f} ({run.tried} tried; by default {run.default.share:.2%} at "
+        f"{run.default.replica_minutes:.2f})"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
