@@ -80,6 +80,19 @@ def test_the_bound_is_not_above_a_placement_that_fits(name: str, given_problem: 
     assert placed.misfits or placed.bound <= placed.opened
 
 
+@given(first=problems(), second=problems(), replicas=st.sampled_from([None, 1, 2]), leader=st.sampled_from(["", "a"]))
+@settings(max_examples=60, deadline=None)
+def test_what_a_packer_was_asked_before_changes_no_answer(
+    first: Problem, second: Problem, replicas: int | None, leader: str
+) -> None:
+    """A policy asks where everything would go, without saying how many may stay; then it is to go there."""
+    kept = make_packer("trim")
+    asked = [first, replace(first, replicas=replicas, leader=leader), replace(first, may_move=not first.may_move)]
+    asked += [second, replace(first, items=second.items), replace(first, bins=second.bins), first]
+    for each in asked:
+        assert kept.pack(each) == make_packer("trim").pack(each)
+
+
 @given(given_problem=problems())
 @settings(max_examples=80, deadline=None)
 def test_trims_misfits_are_those_over_their_limits(given_problem: Problem) -> None:

@@ -259,7 +259,8 @@ def _errors_of(window: int, alike: int) -> float:
     return RISEN_ERRORS + math.sqrt(2.0 * math.log(max(1.0, alike / window)))
 
 
-def _noise_of(series: Sequence[float]) -> float:
+@lru_cache(maxsize=4)  # which past agrees and whether it rises rest on the same
+def _noise_of(series: tuple[float, ...]) -> float:
     """Return the standard deviation of one second, never below what a measurement is exact to."""
     return max(_noise(series), FLOOR * abs(statistics.fmean(series[-NEWEST:])), 1e-12)
 
@@ -334,7 +335,7 @@ def _told(series: tuple[float, ...]) -> tuple[_Line, int]:
     return _longest_that_agrees(_since_idle(series))
 
 
-def _since_idle(series: Sequence[float]) -> Sequence[float]:
+def _since_idle(series: tuple[float, ...]) -> tuple[float, ...]:
     """What came after the last idle time, or after the nothing before the load began; all of it while it is idle."""
     nothing = IDLE_SHARE * statistics.fmean(series[-NEWEST:])
     if series[-1] <= nothing:
@@ -356,7 +357,7 @@ def _idle_seconds(series: Sequence[float], nothing: float) -> float:
     return max(IDLE_SECONDS, math.log(IDLE_CHANCE) / math.log(empty)) if empty > 0.0 else IDLE_SECONDS
 
 
-def _longest_that_agrees(series: Sequence[float]) -> tuple[_Line, int]:
+def _longest_that_agrees(series: tuple[float, ...]) -> tuple[_Line, int]:
     """As much of the past as tells the same as its newest parts alone (Lepski's rule for choosing a bandwidth)."""
     if not any(series):
         return _Line(0.0, 0.0, 0.0, 0.0, 0.0, len(series) - 1), len(series)

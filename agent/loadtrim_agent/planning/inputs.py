@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from msgspec import structs
@@ -12,7 +12,7 @@ from loadtrim_agent.common.member_names import member_names
 from loadtrim_agent.common.partition import Partition
 
 from .placement.problem import Bin, Item, Limits, LongestFirst, Packer, Problem, Whole, expected_by, limits_of
-from .sizing.policy import View
+from .sizing.policy import Future, View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, place_in_line, units_of
 
 __all__ = ["DecisionInput", "most_replicas", "problem_of", "unmeasured", "view_of"]
@@ -108,8 +108,9 @@ def view_of(
     ahead: Forecast,
     config: PlanConfig,
     packer: Packer,
+    future: Future | None = None,
 ) -> View:
-    """Return what a policy is given, without the future and its memory; ``inputs``: of this group and estimate."""
+    """Return what a policy is given, without its memory; ``inputs``: of this group and estimate."""
     units = [unit for unit in units_of(group) if not unit.leaving]
     per_unit, replicas_max = _members_per_unit(units), most_replicas(group, config)
     items = tuple(item for item in inputs.items if estimate.partitions[item.partition].sized)
@@ -124,8 +125,12 @@ def view_of(
         return each, sum(each)
 
     @cache
+    def expected() -> Limits:
+        return expected_by(limits_of(estimate, config), estimate, config)
+
+    @cache
     def limits_at(factor: float) -> Limits:
-        return expected_by(limits_of(estimate, config, factor), estimate, config)
+        return replace(expected(), load_factor=factor)
 
     @cache
     def longest_first_at(factor: float) -> LongestFirst:
@@ -146,6 +151,7 @@ def view_of(
         items=items,
         generation=group.generation,
         packer=packer,
+        future=future,
         replicas=max(1, len(units)),
         members_per_replica=per_unit,
         replicas_max=replicas_max,

@@ -224,8 +224,9 @@ class Planner:
             replicas, text = fixed
             state = structs.replace(self._state, wanted=replicas)
             return Sizing(replicas=replicas, reason=Reason.FIXED, text=text, state=state)
-        view = view_of(now, group, measured.estimate, inputs, measured.forecast, self._config, self._packer)
-        return self._policy.decide(replace(view, future=self._future), self._state)
+        estimate, ahead = measured.estimate, measured.forecast
+        view = view_of(now, group, estimate, inputs, ahead, self._config, self._packer, self._future)
+        return self._policy.decide(view, self._state)
 
     def _fixed(self, group: GroupState) -> tuple[int, str] | None:
         """Return the replicas that the command line fixed, within the bounds, and how to say so; None: it did not."""

@@ -63,13 +63,16 @@ class Trim:
 
     def __init__(self, given: TrimParameters | None = None) -> None:
         self._spreads = (given or TrimParameters()).spread
+        self._last: tuple[Problem, PlacementState] | None = None
+        """The last placement, after what was asked. The policy of a decision asks where everything would go, and then
+        it is to go there: that is worked out once."""
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`. Cost: about 6 us per partition and 60 us per move."""
         if problem.fewest:
             return _fewest(problem)
         victims = going(problem)
-        best = _pack(problem, victims, spreads=self._spreads)
+        best = self._onto_staying(problem, victims)
         spared: set[str] = set()
         for _ in range(VICTIM_TRIES):
             if not best.misfits or not victims:
@@ -80,14 +83,22 @@ class Trim:
             if others == victims:
                 break
             victims = others
-            other = _pack(problem, victims, spreads=self._spreads)
+            other = self._onto_staying(problem, victims)
             if _excess(other) < _excess(best) * (1.0 - MARGIN):
                 best = other
         return best
 
+    def _onto_staying(self, problem: Problem, victims: tuple[str, ...]) -> Placement:
+        staying = tuple(entry for entry in problem.staying if entry.member not in victims)
+        asked = Problem(items=problem.items, bins=staying, limits=problem.limits, may_move=problem.may_move)
+        if self._last is None or self._last[0] != asked:
+            self._last = asked, _pack(asked, spreads=self._spreads)
+        return _result(problem, self._last[1], victims)
 
-def _pack(problem: Problem, victims: tuple[str, ...], *, spreads: bool) -> Placement:
-    state = PlacementState(problem, [entry for entry in problem.staying if entry.member not in victims])
+
+def _pack(problem: Problem, *, spreads: bool) -> PlacementState:
+    """Return everything on the bins, none of which is leaving. Only these, items, limits and ``may_move`` count."""
+    state = PlacementState(problem, problem.bins)
     orphans = state.seat(problem.items)
     for item in state.largest_first(orphans):
         place(state, item, "its owner goes" if item.owner is not None else "nobody owns it")
@@ -98,7 +109,7 @@ def _pack(problem: Problem, victims: tuple[str, ...], *, spreads: bool) -> Place
                 state = repacked(problem, list(state.bins.values())) or state
         if spreads:
             _spread(state)
-    return _result(state, victims)
+    return state
 
 
 def _fewest(problem: Problem) -> Placement:
@@ -108,7 +119,7 @@ def _fewest(problem: Problem) -> Placement:
     victims = going(problem, sorted({entry.unit for entry in problem.bins if entry.member in owning}))
     if owning.intersection(victims):
         state = pack_min_bins(problem, [entry for entry in problem.staying if entry.member not in victims])
-    return _result(state, victims)
+    return _result(problem, state, victims)
 
 
 def _excess(placement: Placement) -> float:
@@ -173,9 +184,8 @@ def _spread_move(state: PlacementState, member: str, full: dict[str, float], flo
     return (chosen, best[3]) if best is not None and chosen is not None else None
 
 
-def _result(state: PlacementState, victims: tuple[str, ...]) -> Placement:
+def _result(problem: Problem, state: PlacementState, victims: tuple[str, ...]) -> Placement:
     state.forget_handoffs()
-    problem = state.problem
     bound = lower_bound(problem, 1.0, state.dimensions())
     empty = {entry.member: 0.0 for entry in problem.staying if entry.member not in victims}
     return placement(problem, state.owners, victims, "", state.reasons, empty | state.pressures(), bound)

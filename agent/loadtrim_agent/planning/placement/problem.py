@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import compress
 from operator import le, mul
 from typing import Protocol
@@ -34,6 +35,7 @@ __all__ = [
     "expected_by",
     "limits_of",
     "size_of",
+    "windows_of",
 ]
 
 RATE_LIMIT = 1.0
@@ -199,8 +201,7 @@ class Limits:
                 f"{self.handoff_seconds} s and {self.load_factor} times the load, so nothing can be packed by it; give "
                 "a finite objective above 0, and of the others finite numbers of at least 0"
             )
-        spare = max(self.objective_seconds - self.overhead_seconds, self.objective_seconds * WINDOW_MIN_SHARE)
-        object.__setattr__(self, "windows", tuple(tau + spare for tau in TAUS_SECONDS))
+        object.__setattr__(self, "windows", windows_of(self.objective_seconds, self.overhead_seconds))
         object.__setattr__(self, "by_chance", min(self.dispersion_apart, self.dispersion_even))
 
     def for_items(self, items: Sequence[Item]) -> Limits:
@@ -212,20 +213,14 @@ class Limits:
         means = zip(*(item.mean for item in live), strict=True)
         deviations = zip(*(item.stddev for item in live), strict=True)
         asks = [
-            (
-                [(waits + mean * factor) / window for waits, mean in zip(persistent_backlog, row, strict=True)],
-                [stddev / window for stddev in varied],
-            )
+            [(waits + mean * factor) / window for waits, mean in zip(persistent_backlog, row, strict=True)]
+            + [stddev / window for stddev in varied]
             for window, row, varied in zip(self.windows, means, deviations, strict=True)
         ]
         kept = list(range(len(self.windows)))
-        for index in range(len(asks)):
-            for other in kept:
-                if other != index and all(
-                    all(map(le, low, high)) for low, high in zip(asks[index], asks[other], strict=True)
-                ):
-                    kept.remove(index)
-                    break
+        for index, asked in enumerate(asks):
+            if any(other != index and all(map(le, asked, asks[other])) for other in kept):
+                kept.remove(index)
         return replace(self, kept=tuple(kept))
 
     def flat(self, items: Sequence[Item]) -> bool:
@@ -238,6 +233,13 @@ class Limits:
                 if base + (item.mean[index] + z * item.stddev[index]) * factor > work * window:
                     return False
         return True
+
+
+@lru_cache(maxsize=16)  # every number of members and every load that one decision looks at has the same
+def windows_of(objective_seconds: float, overhead_seconds: float) -> tuple[float, ...]:
+    """Return :attr:`Limits.windows`."""
+    spare = max(objective_seconds - overhead_seconds, objective_seconds * WINDOW_MIN_SHARE)
+    return tuple([tau + spare for tau in TAUS_SECONDS])
 
 
 def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) -> Limits:

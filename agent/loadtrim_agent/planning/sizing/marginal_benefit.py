@@ -56,8 +56,8 @@ def least_benefit(view: View, state: BenefitHistory, wanted: int | None) -> tupl
     ahead, level = view.forecast, view.forecast.level
     # Replicas are added for the first and given back for the second: in between there are as many as before.
     loads = (ahead.trend_peak, max(ahead.trend_peak, ahead.trend * DOWN_MARGIN + ahead.error))
-    pools = [(pool_of(view, load, 0.0, STAY)[0], load) for load in loads]
     total = sum(item.work for item in view.items)
+    pools = [(pool_of(view, load, 0.0, STAY)[0], load / total if total > 0 else 0.0) for load in loads]
     keep = 1.0 if state.at is None else math.exp(-max(0.0, view.now - state.at) / HISTORY_SECONDS)
     work = round((state.work or 0.0) * keep + level, DIGITS)
     # What has been as it is for so long is expected to go on for as long: what was saved up buys no smaller group that
@@ -71,7 +71,7 @@ def least_benefit(view: View, state: BenefitHistory, wanted: int | None) -> tupl
     overdue: dict[float, float] = {}
     for benefit in reversed(BENEFITS):
         before = state.replicas.get(benefit, before)
-        least, most = (divided(view, pool, load, benefit)[0] for pool, load in pools)
+        least, most = (divided(view, pool, factor, benefit)[0] for pool, factor in pools)
         held = max(least, min(before, most))
         if held != there:
             replicas[benefit] = held  # else as many as with the smaller benefit

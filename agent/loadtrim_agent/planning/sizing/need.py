@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..explain import format_list
 from ..forecast import dispersion_of
-from ..placement.problem import WINDOW_MIN_SHARE, limits_of
+from ..placement.problem import WINDOW_MIN_SHARE, windows_of
 from ..queueing import capacity_in_time
 from ..values import TAUS_SECONDS
 from .policy import View
@@ -71,15 +71,16 @@ def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0, ben
     Cost: O(p log p) per number that is looked at.
     """
     pool, required, tau = pool_of(view, level, error, slack)
-    replicas, late = divided(view, pool, level, benefit)
     total = sum(item.work for item in view.items)
+    factor = level / total if total > 0 else 0.0
+    replicas, late = divided(view, pool, factor, benefit)
     return Need(
         replicas=replicas,
         pool=pool,
         required=required,
         tau_seconds=tau,
         late=late,
-        late_pool=view.late(pool, level / total) if total > 0 else 0.0,
+        late_pool=view.late(pool, factor) if total > 0 else 0.0,
         at_max=pool == view.replicas_max and view.capacity(pool) * slack < required,
     )
 
@@ -105,7 +106,8 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
     beyond = sum(max(0.0, item.work * factor - fastest) for item in unsplittable)
     rate -= beyond
     best, binding = rate / RATE_SHARE, None
-    for index, (tau, window) in enumerate(zip(TAUS_SECONDS, limits_of(estimate, config).windows, strict=True)):
+    windows = windows_of(config.sla_seconds, estimate.overhead_seconds)
+    for index, (tau, window) in enumerate(zip(TAUS_SECONDS, windows, strict=True)):
         mean, stddev = level * estimate.curve.mean[index], level * estimate.curve.stddev[index]
         work = estimate.backlog + mean + config.z * math.sqrt(stddev * stddev + mean * estimate.dispersion)
         # What exceeds one member in a single partition is late whatever the number of members: not to be answered.
@@ -134,12 +136,17 @@ def _catching_up(view: View, level: float) -> float:
     return max(estimate.late / config.catchup_seconds, min(estimate.late / soon, level))
 
 
-def divided(view: View, pool: int, level: float, benefit: float) -> tuple[int, float]:
-    """``pool`` or more replicas, as long as more bring enough work into time."""
-    total = sum(item.work for item in view.items)
-    if total <= 0:
+def divided(view: View, pool: int, factor: float, benefit: float) -> tuple[int, float]:
+    """Return ``pool`` or more replicas, as long as more bring enough work into time, and what is late with them.
+
+    Args:
+        view: of the group.
+        pool: what the work alone asks for.
+        factor: so many times the present load; 0 where there is none.
+        benefit: what a replica must bring, as a share of its capacity.
+    """
+    if factor <= 0.0:
         return pool, 0.0
-    factor = level / total
     replicas, late = pool, view.late(pool, factor)
     # What is late at all is the most that more replicas can bring.
     while late > 1e-9 and late >= benefit * (view.capacity(replicas + 1) - view.capacity(replicas)):

@@ -44,7 +44,9 @@ class PresentPlacement:
     def _least(self, lying: Mapping[Partition, str | None], factor: float) -> float:
         longest_first = self._view.longest_first(factor)
         late = self._as(longest_first, lying)
-        return min(late, self._as(longest_first, self._repaired())) if late > 0.0 else late
+        if late <= 0.0 or (repaired := self._repaired()) == lying:
+            return late
+        return min(late, self._as(longest_first, repaired))
 
     def _repaired(self) -> Mapping[Partition, str | None]:
         """Where the packer would put them at the load that this decision is made for, whatever is asked first."""

@@ -357,6 +357,18 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[_Counted]:
     return _Counted
 
 
+def test_what_is_asked_again_for_the_same_members_is_worked_out_once(counted: type[_Counted]) -> None:
+    """A policy asks without saying how many may stay, and the planner then says it."""
+    given = problem([item(0, "a", 0.7), item(1, "a", 0.5), item(2, "b", 0.45), item(3, "b", 0.25)], bins("a", "b"))
+    packer = make_packer("trim")
+    placed = packer.pack(given)
+    steps = counted.steps
+    assert packer.pack(replace(given, replicas=2, leader="a")) == placed
+    assert counted.steps == steps > 0
+    packer.pack(replace(given, may_move=False, replicas=1))
+    assert counted.steps > steps
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_overload_ends_soon(counted: type[_Counted], seed: int) -> None:
     """9 partitions on 7 members, nowhere near enough: moves of equal excess once went round for ever."""
