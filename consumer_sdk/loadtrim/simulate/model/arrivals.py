@@ -46,7 +46,7 @@ class Arrivals:
                 world.queues[index].stamps.extend([stamp] * count)
                 self._counts[index] += count
                 arrived += count
-        world.tally.arrived.append(arrived)
+        world.tally.arrive(arrived)
 
     def _learn_rates(self) -> None:
         """Smooth in what arrived in the second that ends."""

@@ -6,6 +6,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
@@ -37,7 +38,8 @@ class Tally:
         """Of these moves, those that members made on their own initiative."""
         self.rebalances: Counter[int] = Counter()
         self._seconds: defaultdict[int, _Second] = defaultdict(_Second)
-        self.arrived: list[int] = []
+        self.arrived_until = [0]
+        """Records that have arrived when the load begins, and at the end of each of its seconds."""
         self.capacity: list[float] = []
         self.replicas: list[int] = []
         self.replicas_wanted: list[int] = []
@@ -49,7 +51,11 @@ class Tally:
     @property
     def not_done(self) -> int:
         """Records that arrived and are not done."""
-        return sum(self.arrived) - sum(self.done_by_partition)
+        return self.arrived_until[-1] - sum(self.done_by_partition)
+
+    def arrive(self, records: int) -> None:
+        """Count what arrives in the next second of the load."""
+        self.arrived_until.append(self.arrived_until[-1] + records)
 
     def done(self, second: int, index: int, latencies: list[float], objective_seconds: float) -> bool:
         """Count records of one partition that were done in a second of the load.
@@ -96,9 +102,10 @@ class Tally:
 
         played = range(len(self.replicas))
         entries = [self._seconds[second] for second in played]
-        arrived = [*self.arrived, *[0] * (len(played) - len(self.arrived))]
+        arrived = [end - begin for begin, end in pairwise(self.arrived_until)]
+        arrived += [0] * (len(played) - len(arrived))
         return Outcome(
-            arrived=sum(self.arrived),
+            arrived=self.arrived_until[-1],
             latencies=sorted(self.latencies),
             waited=sorted(waited),
             objective_seconds=objective_seconds,
