@@ -481,6 +481,6 @@ def simulate(
         options: of the group.
         progress: told each second of the load as it begins.
 
-    Cost: about 1 us per record and 5 to 7 ms per second of the load, most of it the real planner's and meters'.
+    Cost: about 1 us per record and 2.5 to 3.5 ms per second of the load, most of it the real planner's and meters'.
     """
     return Simulation(load, config, options, progress).run()
