@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -27,6 +29,9 @@ from confluent_kafka.admin import (
 from loadtrim.cli import main
 from loadtrim.testing import LocalKafka
 from loadtrim.testing.ports import free_ports
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.envelope import TELEMETRY
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 from loadtrim_agent.wire.topic_names import control_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -49,7 +54,8 @@ class Clinic:
 
     def __init__(self, kafka: LocalKafka, directory: Path) -> None:
         self.bootstrap = kafka.bootstrap_at("PLAIN")
-        self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        self.admin_config = {"bootstrap.servers": kafka.bootstrap}
+        self.admin = AdminClient(self.admin_config)
         self.config = directory / "client.properties"
         self.config.write_text(
             f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username={USER}\nsasl.password={PASSWORD}\n"
@@ -84,6 +90,15 @@ class Clinic:
 
     def allow_settings(self, topic: str) -> None:
         self._allow(ResourceType.TOPIC, topic, f"User:{USER}", AclOperation.DESCRIBE_CONFIGS)
+
+    def report(self, control: str, group: str, instance: str, ahead_seconds: float) -> None:
+        """Write a member's report, whose clock is ahead by so much."""
+        record = ReportRecord(
+            group=group, member=instance, at=time.time() + ahead_seconds, sequence=1, generation=1, instance=instance
+        )
+        producer = Producer(self.admin_config)
+        producer.produce(control, encode(record), partition=TELEMETRY)
+        assert producer.flush(WAIT_SECONDS) == 0
 
     def _topic(self, given: dict[str, list[str]]) -> None:
         (topic,), (partitions,) = given["--topic"], given["--partitions"]
@@ -131,19 +146,26 @@ def test_what_is_missing_is_granted_by_the_lines(clinic: Clinic, capsys: pytest.
     for finding in found[1:]:
         clinic.carry_out(finding["remedy"])
     code, found = doctor(clinic, capsys, group, topic)
-    assert verdicts(found) == ["ok", "ok", "ok", "missing", "unknown"], found
+    assert verdicts(found) == ["ok", "ok", "ok", "missing", "unknown", "unknown"], found
     assert "3 partitions" in found[1]["detail"]
     assert "it has 1 partition" in found[3]["detail"]
     clinic.carry_out(found[3]["remedy"])
     code, found = doctor(clinic, capsys, group, topic)
-    assert (code, verdicts(found)) == (0, ["ok", "ok", "ok", "ok", "unknown"]), found
+    assert (code, verdicts(found)) == (0, ["ok", "ok", "ok", "ok", "unknown", "unknown"]), found
     clinic.allow_settings(control)
     code, found = doctor(clinic, capsys, group, topic)
-    assert (code, verdicts(found)) == (1, ["ok", "ok", "ok", "ok", "missing"]), found
+    assert (code, verdicts(found)) == (1, ["ok", "ok", "ok", "ok", "missing", "unknown"]), found
     assert found[4]["detail"] == "cleanup.policy is compact, message.timestamp.type is CreateTime"
     clinic.carry_out(found[4]["remedy"])
     code, found = doctor(clinic, capsys, group, topic)
-    assert (code, verdicts(found)) == (0, ["ok"] * 5), found
+    assert (code, verdicts(found)) == (0, [*["ok"] * 5, "unknown"]), found
+    assert found[5]["detail"] == "no member has reported in the last minute"
+    clinic.report(control, group, "well", 0.0)
+    assert doctor(clinic, capsys, group, topic)[1][5]["verdict"] == "ok"
+    clinic.report(control, group, "fast", 7.0)
+    code, found = doctor(clinic, capsys, group, topic)
+    assert (code, found[5]["verdict"]) == (1, "missing")
+    assert found[5]["detail"].startswith("fast is 7.0 s ahead of the brokers' clock")
 
 
 def test_a_right_that_is_half_there_is_granted_by_the_other_half(

@@ -21,7 +21,7 @@ from loadtrim.testing.ports import free_ports
 
 from .binaries import binaries
 
-__all__ = ["ADMIN_TOKEN", "ControlPlane"]
+__all__ = ["ADMIN_TOKEN", "ControlPlane", "kubeconfig_of"]
 
 ADMIN_TOKEN: Final = "admin-of-the-tests"
 START_SECONDS = 60.0
@@ -147,7 +147,7 @@ class ControlPlane:
 
     def _run_controllers(self, server: str, key: Path) -> None:
         config = self.directory / "controllers.json"
-        config.write_text(json.dumps(_kubeconfig(server)))
+        config.write_text(json.dumps(kubeconfig_of(server)))
         self._run(
             "kube-controller-manager",
             f"--kubeconfig={config}",
@@ -187,7 +187,8 @@ class ControlPlane:
             time.sleep(LOOK_SECONDS)
 
 
-def _kubeconfig(server: str) -> dict[str, Any]:
+def kubeconfig_of(server: str) -> dict[str, Any]:
+    """Return the kubeconfig of the administrator."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

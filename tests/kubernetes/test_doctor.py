@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from loadtrim_agent.leader.scaling.kubernetes import client
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
 
+from .cluster import kubeconfig_of
 from .shop import Shop, wait_until
 
 pytestmark = pytest.mark.kubernetes
@@ -74,3 +76,22 @@ def test_in_a_pod_the_command_looks_at_both(
     assert main(["doctor", "g", "--json", "--bootstrap", "127.0.0.1:1"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert [finding["verdict"] for finding in found] == ["missing", "ok", "ok", "ok", "unknown"]
+
+
+def test_from_elsewhere_the_rights_are_those_of_the_pods(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The administrator of the kubeconfig may do everything; the account of the pods only what its Role says."""
+    shop.deploy(2)
+    file = tmp_path / "config"
+    file.write_text(json.dumps(kubeconfig_of(shop.plane.url)))
+    monkeypatch.setenv("LOADTRIM_KUBERNETES_POD_UID", "some-uid")
+    words = ["--json", "--bootstrap", "127.0.0.1:1", "--kubeconfig", str(file), "--namespace", shop.namespace]
+
+    def found(*more: str) -> list[str]:
+        assert main(["doctor", "g", *words, "--workload", "deployment/payments", *more]) == 1
+        return [finding["verdict"] for finding in json.loads(capsys.readouterr().out)]
+
+    # Brokers, get and patch, the workload, autoscalers (the administrator may list them), pods.
+    assert found("--service-account", "payments") == ["missing", "ok", "ok", "ok", "ok", "missing"]
+    assert found() == ["missing", "missing", "missing", "ok", "missing"], "the account `default` may do nothing"

@@ -11,16 +11,19 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
-from loadtrim.errors import EXIT_DONE, EXIT_FAILED
+from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError, UsageError
 from loadtrim.observer.checkup import Finding, Needs, Verdict, checkup, unreachable
-from loadtrim.observer.cluster_checkup import look_at_cluster
+from loadtrim.observer.clock_checkup import clock_offsets, clocks
+from loadtrim.observer.cluster_checkup import look_at_cluster, look_at_executor, look_at_pods, published_where
 from loadtrim.observer.connection import CLIENT_LOG, Connection, add_arguments, connection_from
-from loadtrim.observer.control_topic import topic_of
-from loadtrim.observer.rights import ask_rights
+from loadtrim.observer.control_topic import ControlTopic, topic_of
+from loadtrim.observer.kubeconfig import KubeconfigApi
+from loadtrim.observer.rights import Operation, ask_rights
 from loadtrim.settings import Settings
 from loadtrim_agent.common.host import instance_name
+from loadtrim_agent.leader.scaling.kubernetes.api import WorkloadApi
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
-from loadtrim_agent.leader.scaling.kubernetes.target import target_of
+from loadtrim_agent.leader.scaling.kubernetes.target import parse_target, target_of
 from loadtrim_agent.observability.text import printable
 
 if TYPE_CHECKING:
@@ -35,20 +38,30 @@ def add_parser(subparsers: SubParsers) -> None:
         "doctor",
         help="what a group's members need of the brokers and have not",
         description="Asks the brokers, as the principal of --config, what members of a group need: its topics, the "
-        "group, its control topic with its settings; in a pod with LOADTRIM_SCALER=kubernetes the API server for its "
-        "rights, too. Prints what is missing with the line that grants it. Makes and "
-        "changes nothing. Exit code 0: nothing is missing; 1: something is.",
+        "group, its control topic with its settings, and compares the members' clocks with the brokers'. In a pod with "
+        "LOADTRIM_SCALER=kubernetes or metric, or elsewhere with --kubeconfig, it asks the API server, too. Prints "
+        "what is missing with the line that grants it. Makes and changes nothing. Exit code 0: nothing is missing; 1: "
+        "something is.",
     )
     parser.add_argument("group", metavar="GROUP", help="the consumer group's id")
     parser.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic that it consumes")
     parser.add_argument("--json", action="store_true", help="print a JSON list of what was found")
     add_arguments(parser)
+    cluster = parser.add_argument_group("a Kubernetes cluster, from elsewhere than a pod")
+    cluster.add_argument("--kubeconfig", metavar="FILE", help="ask its cluster, as kubectl does")
+    cluster.add_argument("--context", default="", metavar="NAME", help="of the file (the current one)")
+    cluster.add_argument("--namespace", default="", metavar="NAME", help="of the workload (the context's)")
+    cluster.add_argument("--workload", default="", metavar="KIND/NAME", help="that the group's pods are of")
+    cluster.add_argument(
+        "--service-account", default="default", metavar="NAME", help="of these pods, whose rights count (%(default)s)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what was found; returns the exit code."""
     connection = connection_from(args)
+    _check_workload(args)
     needs = Needs(
         bootstrap=connection.bootstrap,
         group=args.group,
@@ -58,9 +71,7 @@ def run(args: argparse.Namespace) -> int:
     )
     settings = Settings.from_env()
     found = asyncio.run(_look(connection, needs))
-    if settings.scaler == "kubernetes":
-        target = target_of(settings.kubernetes_target, instance_name(settings))
-        found += asyncio.run(look_at_cluster(ClusterApi(settings.kubernetes_namespace), target, args.group))
+    found += asyncio.run(_look_at_orchestrator(args, settings))
     if args.json:
         print(msgspec.json.encode(found).decode())
     else:
@@ -68,13 +79,56 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_FAILED if any(finding.verdict is Verdict.MISSING for finding in found) else EXIT_DONE
 
 
+def _check_workload(args: argparse.Namespace) -> None:
+    try:
+        if args.workload:
+            parse_target(args.workload)
+    except ValueError as error:
+        raise UsageError(f"--workload: {error}", "Nothing was asked.", "Name it as deployment/payments, say.") from None
+    if args.kubeconfig is None and (args.context or args.namespace):
+        raise UsageError(
+            "--context and --namespace are of a kubeconfig.", "Nothing was asked.", "Give --kubeconfig FILE, too."
+        )
+
+
+async def _look_at_orchestrator(args: argparse.Namespace, settings: Settings) -> list[Finding]:
+    """Return what a pod needs of its cluster; nothing where neither a pod nor a kubeconfig says that there is one."""
+    named = args.workload or settings.kubernetes_target
+    api: WorkloadApi
+    if args.kubeconfig is None:
+        api, target = ClusterApi(settings.kubernetes_namespace), target_of(named, instance_name(settings))
+    else:
+        api = KubeconfigApi(args.kubeconfig, args.context, args.namespace, args.service_account)
+        target = parse_target(named) if named else None
+    found = []
+    if settings.scaler == "metric":
+        found += [published_where(settings.http), *await look_at_executor(api, target)]
+    elif settings.scaler == "kubernetes" or args.kubeconfig is not None:
+        found += await look_at_cluster(api, target, args.group)
+    if settings.kubernetes_pod_uid:
+        found += await look_at_pods(api)
+    return found
+
+
 async def _look(connection: Connection, needs: Needs) -> list[Finding]:
     try:
         rights = await ask_rights(connection.client_options(), needs.group, (*needs.topics, needs.control))
     except (KafkaError, OSError) as error:
         return [unreachable(connection.bootstrap, CLIENT_LOG.last or f"{type(error).__name__}: {error}")]
-    settings = await _settings(connection, needs.control) if rights.topics[needs.control].code == 0 else None
-    return checkup(needs, rights, settings)
+    control = rights.topics[needs.control]
+    if control.code:
+        return checkup(needs, rights, None)
+    found = checkup(needs, rights, await _settings(connection, needs.control))
+    return found if control.lacks(Operation.READ) else [*found, await _clocks(connection, needs.group)]
+
+
+async def _clocks(connection: Connection, group: str) -> Finding:
+    try:
+        async with ControlTopic(connection, group) as topic:
+            recent = await topic.recent(scan_seconds=0.0)
+    except CommandError as error:
+        return Finding(what="clocks", verdict=Verdict.UNKNOWN, detail=error.happened)
+    return clocks(clock_offsets(recent.telemetry, group))
 
 
 async def _settings(connection: Connection, topic: str) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""A checkup of a pod tells what its ServiceAccount may not do and has to, with the rule for its Role."""
+"""A checkup of a cluster tells what the pods' ServiceAccount may not do and has to, with the rule for its Role."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from loadtrim_agent.leader.scaling.kubernetes.target import Target
 
 from .checkup import Finding, Verdict
 
-__all__ = ["look_at_cluster"]
+__all__ = ["look_at_cluster", "look_at_executor", "look_at_pods", "published_where"]
 
 _AUTOSCALERS = Target("autoscaling", "v2", "horizontalpodautoscalers", "")
 """KEDA's ScaledObject makes one of these, too."""
+_PODS = Target("", "v1", "pods", "")
+_AUTOSCALERS_WHAT = "other autoscalers"
+_EXECUTOR = "autoscaler"
+_LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 
 async def look_at_cluster(api: WorkloadApi, target: Target | None, group: str) -> list[Finding]:
-    """Return what was found, in the order in which a leader needs it. Changes nothing."""
+    """Return what a leader needs that scales the workload itself, in the order in which it does. Changes nothing."""
     if target is None:
-        detail = "neither LOADTRIM_KUBERNETES_TARGET nor the pod's name tells it"
-        return [Finding(what="workload", verdict=Verdict.MISSING, detail=detail)]
+        return [_no_workload()]
     try:
         async with api.conversation() as conversation:
             reads = await conversation.permits(target, "get")
@@ -33,19 +36,70 @@ async def look_at_cluster(api: WorkloadApi, target: Target | None, group: str) -
             found.append(await _autoscalers(conversation, target))
             return found
     except ApiError as error:
-        told = f"{error.status} {error.message}" if error.status else error.message
-        return [Finding(what="API server", verdict=Verdict.MISSING, detail=told)]
+        return [_away(error)]
+
+
+async def look_at_pods(api: WorkloadApi) -> list[Finding]:
+    """Return whether a member may read the pods of those that have fallen silent."""
+    try:
+        async with api.conversation() as conversation:
+            return [_right(api, _PODS, "get", "", allowed=await conversation.permits(_PODS, "get"))]
+    except ApiError as error:
+        return [_away(error)]
+
+
+async def look_at_executor(api: WorkloadApi, target: Target | None) -> list[Finding]:
+    """Return whether one autoscaler executes what the leader publishes (``LOADTRIM_SCALER=metric``)."""
+    if target is None:
+        detail = "the workload is not known, so neither is what scales it"
+        return [Finding(what=_EXECUTOR, verdict=Verdict.UNKNOWN, detail=detail)]
+    try:
+        async with api.conversation() as conversation:
+            if not await conversation.permits(_AUTOSCALERS, "list"):
+                detail = f"they may not be listed from here, and need not; see kubectl get hpa for {target}"
+                return [Finding(what=_EXECUTOR, verdict=Verdict.UNKNOWN, detail=detail)]
+            return [_executor(target, await conversation.autoscalers(target))]
+    except ApiError as error:
+        told = f"{error.message}: whether one scales {target} is not seen from here"
+        return [Finding(what=_EXECUTOR, verdict=Verdict.UNKNOWN, detail=told)]
+
+
+def published_where(http: str) -> Finding:
+    """Return whether an autoscaler can read what the leader publishes.
+
+    Args:
+        http: as of ``LOADTRIM_HTTP``.
+    """
+    what = "wanted replicas"
+    remedy = "LOADTRIM_HTTP=0.0.0.0:9095"
+    if http == "off":
+        detail = "LOADTRIM_HTTP=off, so nobody can read how many replicas the leader wants"
+        return Finding(what=what, verdict=Verdict.MISSING, detail=detail, remedy=remedy)
+    if http.startswith(_LOOPBACK) or http.endswith(":0"):
+        detail = f"LOADTRIM_HTTP={http} answers nobody outside of the pod, or at a port that nobody knows"
+        return Finding(what=what, verdict=Verdict.MISSING, detail=detail, remedy=remedy)
+    return Finding(what=what, verdict=Verdict.OK, detail=f"the leader answers at {http}, paths /replicas and /metrics")
+
+
+def _no_workload() -> Finding:
+    detail = "neither LOADTRIM_KUBERNETES_TARGET nor the pod's name tells it"
+    return Finding(what="workload", verdict=Verdict.MISSING, detail=detail)
+
+
+def _away(error: ApiError) -> Finding:
+    told = f"{error.status} {error.message}" if error.status else error.message
+    return Finding(what="API server", verdict=Verdict.MISSING, detail=told)
 
 
 def _right(api: WorkloadApi, target: Target, verb: str, part: str, *, allowed: bool) -> Finding:
     resource = f"{target.resource}/{part}" if part else target.resource
-    what = f"{verb} {resource} {target.name}"
+    what = f"{verb} {resource} {target.name}".rstrip()
     if allowed:
         return Finding(what=what, verdict=Verdict.OK, detail=f"allowed in namespace {api.namespace}")
-    rule = (
-        f"- {{apiGroups: [{target.group}], resources: [{resource}], resourceNames: [{target.name}], verbs: [{verb}]}}"
-    )
-    detail = f"not allowed in namespace {api.namespace}; the rule for the Role of this pod's ServiceAccount:"
+    named = f", resourceNames: [{target.name}]" if target.name else ""
+    group = target.group or '""'
+    rule = f"- {{apiGroups: [{group}], resources: [{resource}]{named}, verbs: [{verb}]}}"
+    detail = f"not allowed in namespace {api.namespace}; the rule for the Role of the pods' ServiceAccount:"
     return Finding(what=what, verdict=Verdict.MISSING, detail=detail, remedy=rule)
 
 
@@ -63,14 +117,22 @@ async def _workload(api: WorkloadApi, conversation: Conversation, target: Target
 
 
 async def _autoscalers(conversation: Conversation, target: Target) -> Finding:
-    what = "other autoscalers"
     if not await conversation.permits(_AUTOSCALERS, "list"):
-        detail = "this pod may not list them, and need not: the leader notices one by what it writes"
-        return Finding(what=what, verdict=Verdict.UNKNOWN, detail=detail)
+        detail = "they may not be listed, and need not be: the leader notices one by what it writes"
+        return Finding(what=_AUTOSCALERS_WHAT, verdict=Verdict.UNKNOWN, detail=detail)
     if names := await conversation.autoscalers(target):
-        return Finding(what=what, verdict=Verdict.MISSING, detail=_too_many(names))
-    return Finding(what=what, verdict=Verdict.OK, detail="there is none")
+        detail = f"{', '.join(names)} would write against the leader: take it away, or set LOADTRIM_SCALER=none"
+        return Finding(what=_AUTOSCALERS_WHAT, verdict=Verdict.MISSING, detail=detail)
+    return Finding(what=_AUTOSCALERS_WHAT, verdict=Verdict.OK, detail="there is none")
 
 
-def _too_many(names: Sequence[str]) -> str:
-    return f"{', '.join(names)} would write against the leader: take it away, or set LOADTRIM_SCALER=none"
+def _executor(target: Target, names: Sequence[str]) -> Finding:
+    if not names:
+        detail = (
+            f"none scales {target}, so nothing executes what the leader publishes: see examples/kubernetes/metric-hpa"
+        )
+        return Finding(what=_EXECUTOR, verdict=Verdict.MISSING, detail=detail)
+    if len(names) > 1:
+        detail = f"{', '.join(names)} scale {target} against each other: leave one"
+        return Finding(what=_EXECUTOR, verdict=Verdict.MISSING, detail=detail)
+    return Finding(what=_EXECUTOR, verdict=Verdict.OK, detail=f"{names[0]} scales {target}")

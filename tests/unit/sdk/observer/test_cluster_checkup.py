@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from loadtrim.observer.checkup import Finding, Verdict
-from loadtrim.observer.cluster_checkup import look_at_cluster
+from loadtrim.observer.cluster_checkup import look_at_cluster, look_at_executor, look_at_pods, published_where
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
 from unit.leader.scaling.kubernetes.fake_cluster import FakeCluster
@@ -60,3 +62,46 @@ async def test_an_api_server_that_is_away_and_a_workload_that_is_not_known() -> 
     assert (finding.verdict, finding.what) == (Verdict.MISSING, "API server")
     (finding,) = await look_at_cluster(cluster, None, "g")
     assert "LOADTRIM_KUBERNETES_TARGET" in finding.detail
+
+
+async def test_who_looks_at_pods_has_to_read_them() -> None:
+    cluster = FakeCluster(3)
+    (finding,) = await look_at_pods(cluster)
+    assert (finding.what, finding.verdict) == ("get pods", Verdict.MISSING)
+    assert finding.remedy == '- {apiGroups: [""], resources: [pods], verbs: [get]}'
+    cluster.permitted.add(("get", "pods"))
+    assert verdicts(await look_at_pods(cluster)) == ["ok"]
+
+
+async def test_exactly_one_autoscaler_executes_what_is_published() -> None:
+    cluster = FakeCluster(3)
+    assert verdicts(await look_at_executor(cluster, TARGET)) == ["unknown"], "it may not list them, and need not"
+    cluster.permitted.add(("list", "horizontalpodautoscalers"))
+    for names, verdict, said in (
+        ((), "missing", "nothing executes"),
+        (("one",), "ok", "one scales deployments/payments"),
+        (("one", "two"), "missing", "one, two scale deployments/payments against each other"),
+    ):
+        cluster.autoscaled_by = names
+        (finding,) = await look_at_executor(cluster, TARGET)
+        assert (finding.verdict.value, said in finding.detail) == (verdict, True), finding
+    assert verdicts(await look_at_executor(cluster, None)) == ["unknown"]
+    cluster.fails.append(ApiError(0, "KUBERNETES_SERVICE_HOST is not set"))
+    assert verdicts(await look_at_executor(cluster, TARGET)) == ["unknown"], "metric works outside of Kubernetes, too"
+
+
+@pytest.mark.parametrize(
+    ("http", "verdict"),
+    [
+        ("off", "missing"),
+        ("127.0.0.1:0", "missing"),
+        ("127.0.0.1:9095", "missing"),
+        ("localhost:9095", "missing"),
+        ("[::1]:9095", "missing"),
+        ("0.0.0.0:0", "missing"),
+        ("0.0.0.0:9095", "ok"),
+        ("[::]:9095", "ok"),
+    ],
+)
+def test_what_is_published_has_to_be_read_from_elsewhere(http: str, verdict: str) -> None:
+    assert published_where(http).verdict.value == verdict

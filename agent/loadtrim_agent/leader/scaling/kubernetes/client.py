@@ -21,7 +21,7 @@ from .api import ApiError, Conversation
 from .target import Target
 from .workload import Workload
 
-__all__ = ["Account", "ClusterApi", "pod_namespace"]
+__all__ = ["REQUEST_SECONDS", "Account", "ClusterApi", "ClusterConversation", "library", "pod_namespace"]
 
 REQUEST_SECONDS: Final = 5.0
 """A request that is not answered within this time has failed. Chosen: as the webhook's."""
@@ -86,15 +86,20 @@ class ClusterApi:
         """Open a client with the token and the certificates of now."""
         # The one reads files, the other compiles for a third of a second.
         account = await asyncio.to_thread(Account.read, self._account)
-        library = await asyncio.to_thread(_library)
-        client = _make_client(library, account)
+        module = await asyncio.to_thread(library)
+        client = _make_client(module, account)
         try:
-            yield _Conversation(library, client, self.namespace)
+            yield ClusterConversation(module, client, self.namespace)
         finally:
             await client.close()
 
 
-def _library() -> ModuleType:
+def library() -> ModuleType:
+    """Import the library. Blocks.
+
+    Raises:
+        ApiError: it is not installed.
+    """
     try:
         import kubernetes_asyncio.client
     except ImportError as error:
@@ -102,14 +107,14 @@ def _library() -> ModuleType:
     return kubernetes_asyncio.client
 
 
-def _make_client(library: ModuleType, account: Account) -> Any:
+def _make_client(module: ModuleType, account: Account) -> Any:
     import aiohttp
 
-    configuration = library.Configuration()
+    configuration = module.Configuration()
     configuration.host = account.host
     configuration.ssl_ca_cert = str(account.certificates)
     configuration.api_key["BearerToken"] = f"Bearer {account.token}"
-    client = library.ApiClient(configuration)
+    client = module.ApiClient(configuration)
     # The library's session asks the environment for a proxy. Ours has the same connections and asks nobody.
     theirs = client.rest_client.pool_manager
     client.rest_client.pool_manager = aiohttp.ClientSession(connector=theirs.connector)
@@ -117,11 +122,13 @@ def _make_client(library: ModuleType, account: Account) -> Any:
     return client
 
 
-class _Conversation:
-    def __init__(self, library: ModuleType, client: Any, namespace: str) -> None:
-        self._library = library
+class ClusterConversation:
+    """Requests of one client of the library. See :class:`.api.Conversation`."""
+
+    def __init__(self, module: ModuleType, client: Any, namespace: str) -> None:
+        self._library = module
         self._client = client
-        self._calls = library.CustomObjectsApi(client)
+        self._calls = module.CustomObjectsApi(client)
         self._namespace = namespace
 
     async def workload(self, target: Target) -> Workload:
@@ -146,7 +153,18 @@ class _Conversation:
         )
 
     async def permits(self, target: Target, verb: str, part: str = "") -> bool:
-        attributes = {
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        answer: Any = await self._answered(
+            self._library.AuthorizationV1Api(self._client).create_self_subject_access_review(
+                body | {"spec": {"resourceAttributes": self.attributes(target, verb, part)}},
+                _request_timeout=REQUEST_SECONDS,
+            )
+        )
+        return bool(answer.status.allowed)
+
+    def attributes(self, target: Target, verb: str, part: str) -> dict[str, str]:
+        """Return what an access review asks about."""
+        return {
             "namespace": self._namespace,
             "verb": verb,
             "group": target.group,
@@ -154,13 +172,6 @@ class _Conversation:
             "subresource": part,
             "name": target.name,
         }
-        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-        answer: Any = await self._answered(
-            self._library.AuthorizationV1Api(self._client).create_self_subject_access_review(
-                body | {"spec": {"resourceAttributes": attributes}}, _request_timeout=REQUEST_SECONDS
-            )
-        )
-        return bool(answer.status.allowed)
 
     async def autoscalers(self, target: Target) -> tuple[str, ...]:
         answer: Any = await self._answered(
