@@ -55,7 +55,7 @@ class Account(msgspec.Struct, frozen=True):
         """
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
-            raise ApiError(0, "KUBERNETES_SERVICE_HOST is not set: LOADTRIM_SCALER=kubernetes works in a pod only")
+            raise ApiError(0, "KUBERNETES_SERVICE_HOST is not set: the API server is asked from a pod only")
         certificates = account / "ca.crt"
         try:
             token, authorities = (account / "token").read_text().strip(), certificates.read_text()
@@ -103,7 +103,7 @@ def library() -> ModuleType:
     try:
         import kubernetes_asyncio.client
     except ImportError as error:
-        raise ApiError(0, f"LOADTRIM_SCALER=kubernetes needs pip install 'loadtrim[kubernetes]' ({error})") from None
+        raise ApiError(0, f"The API server is asked by a library of its own: pip install 'loadtrim[kubernetes]' ({error})") from None
     return kubernetes_asyncio.client
 
 

@@ -31,7 +31,7 @@ async def failure(account: Path) -> str:
 
 async def test_outside_a_pod_it_says_so(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
-    assert "works in a pod only" in await failure(account)
+    assert "from a pod only" in await failure(account)
 
 
 async def test_a_pod_without_a_token_is_told_the_line_of_its_spec(account: Path) -> None:
