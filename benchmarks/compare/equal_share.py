@@ -34,7 +34,17 @@ from benchmarks.compare.held_out import FIXED, OUT, SETS, HeldOutResult, drawn_o
 from benchmarks.compare.runs import Choice
 from benchmarks.run_cache import play_each, read_results
 
-__all__ = ["EqualShareRow", "EqualShareRun", "Knob", "cheapest", "play_equal", "rows_of"]
+__all__ = [
+    "KNOBS",
+    "ZERO_LINES",
+    "EqualShareRow",
+    "EqualShareRun",
+    "Knob",
+    "cheapest",
+    "play_equal",
+    "rows_of",
+    "zero_line",
+]
 
 FACTORS = (0.125, 8.0)
 """The least and the largest factor that a parameter is tried with, about that of the replicas asked for. Chosen."""
@@ -206,7 +216,7 @@ def rows_of(runs: Iterable[EqualShareRun]) -> list[EqualShareRow]:
     by: dict[tuple[str, int], dict[str, EqualShareRun]] = {}
     for run in runs:
         by.setdefault((run.name, run.seed), {})[run.choice] = run
-    full = [(played, zero) for played in by.values() if (zero := _zero_line(played)) is not None]
+    full = [(played, zero) for played in by.values() if (zero := zero_line(played)) is not None]
     families = sorted({zero.name.split("/")[1] for _, zero in full})
     rows = []
     for family in ["all", *families]:
@@ -218,7 +228,7 @@ def rows_of(runs: Iterable[EqualShareRun]) -> list[EqualShareRow]:
     return rows
 
 
-def _zero_line(played: Mapping[str, EqualShareRun]) -> EqualShareRun | None:
+def zero_line(played: Mapping[str, EqualShareRun]) -> EqualShareRun | None:
     """Return the cheapest of those that know the load and keep its share with whole partitions; None: none does."""
     there = [run for name in ZERO_LINES if (run := played.get(name)) is not None and run.factor]
     return min(there, key=lambda run: run.best.replica_minutes, default=None)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.compare import equal_share, held_out
+from benchmarks.compare import equal_share, equal_share_picture, held_out
 from benchmarks.compare.equal_share import FACTORS, KNOBS, EqualShareRun, cheapest, knob_of, play_equal, rows_of
+from benchmarks.compare.equal_share_picture import COST_MAX, costs_by_family, draw
 from benchmarks.compare.held_out import FIXED, HeldOutResult, drawn_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,3 +111,28 @@ def test_costs_are_told_by_the_zero_line_where_both_keep() -> None:
     assert math.isnan(rows["keda"].cost)
     assert rows[FIXED].cost == pytest.approx(2.0)
     assert "steps" in equal_share.table(rows_of(runs))
+
+
+def test_a_dot_is_a_load_and_what_is_not_kept_stands_at_the_edge() -> None:
+    runs = [
+        equal("clairvoyant", 10.0), equal("objective", 12.0), equal("keda", 30.0, 0.0), equal("linear", 90.0),
+        equal("clairvoyant", 10.0, 0.0, name="tuning/steps/2"), equal("objective", 10.0, name="tuning/steps/2"),
+    ]  # fmt: skip
+    costs = costs_by_family(runs)["steps"]
+    assert costs["objective"] == [pytest.approx(1.2)], "a load that the zero line does not keep is left out"
+    assert (costs["keda"], costs["linear"]) == ([COST_MAX], [COST_MAX])
+
+
+@pytest.mark.slow
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "costs.png"
+    draw(file, costs_by_family([equal("clairvoyant", 10.0), equal("objective", 12.0)]))
+    assert file.stat().st_size > 5_000
+
+
+def test_without_searches_it_is_said_what_to_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(equal_share_picture, "OUT", tmp_path)
+    assert equal_share_picture.main(["verdict", str(tmp_path / "none.png")]) == 1
+    assert "benchmarks.compare.equal_share verdict" in capsys.readouterr().err
