@@ -94,19 +94,20 @@ def equal(choice: str, minutes: float, factor: float = 1.0, name: str = NAME) ->
     return EqualShareRun(name=name, choice=choice, seed=1, code="", factor=factor, default=one, best=one, tried=3)
 
 
-def test_costs_are_told_by_the_zero_line_where_both_keep() -> None:
-    other = "tuning/steps/2"
+def test_costs_are_told_by_the_cheapest_of_a_load() -> None:
     runs = [
         equal("clairvoyant", 10.0), equal("objective", 11.0), equal("keda", 30.0, 0.0), equal(FIXED, 20.0),
-        equal("clairvoyant", 10.0, name=other), equal("objective", 13.0, 0.5, name=other),
-        equal("clairvoyant", 10.0, 0.0, name="tuning/steps/3"), equal("objective", 90.0, name="tuning/steps/3"),
+        equal("clairvoyant", 26.0, name="tuning/steps/2"), equal("objective", 13.0, 0.5, name="tuning/steps/2"),
+        equal("objective", 20.0, name="tuning/steps/3"), equal("linear", 10.0, name="tuning/steps/3"),
+        equal("clairvoyant, slicing", 5.0, name="tuning/steps/3"),
+        equal("objective", 9.0, 0.0, name="tuning/steps/4"),
     ]  # fmt: skip
-    # What packs anew is dearer on the first load, and cheaper on another that the first line does not keep.
-    runs += [equal("clairvoyant, dealt anew", 12.0), equal("clairvoyant, dealt anew", 45.0, name="tuning/steps/3")]
     rows = {row.choice: row for row in rows_of(runs) if row.family == "all"}
     objective = rows["objective"]
-    assert (objective.kept, objective.loads, objective.factors) == (3, 3, (0.5, 1.0))
-    assert (objective.cost, objective.cost_worst) == (pytest.approx(1.3), pytest.approx(2.0))
+    assert (objective.kept, objective.loads, objective.factors) == (3, 3, (0.5, 1.0)), "the last is kept by none"
+    assert (objective.cost, objective.cost_worst) == (pytest.approx(1.1), pytest.approx(2.0))
+    assert rows["clairvoyant"].cost_worst == pytest.approx(2.0)
+    assert rows["clairvoyant, slicing"].cost == pytest.approx(0.5), "partitions that are cut set no line"
     assert (rows["keda"].kept, rows["keda"].loads) == (0, 1)
     assert math.isnan(rows["keda"].cost)
     assert rows[FIXED].cost == pytest.approx(2.0)
@@ -116,10 +117,10 @@ def test_costs_are_told_by_the_zero_line_where_both_keep() -> None:
 def test_a_dot_is_a_load_and_what_is_not_kept_stands_at_the_edge() -> None:
     runs = [
         equal("clairvoyant", 10.0), equal("objective", 12.0), equal("keda", 30.0, 0.0), equal("linear", 90.0),
-        equal("clairvoyant", 10.0, 0.0, name="tuning/steps/2"), equal("objective", 10.0, name="tuning/steps/2"),
+        equal("clairvoyant", 10.0, 0.0, name="tuning/steps/2"), equal("objective", 10.0, 0.0, name="tuning/steps/2"),
     ]  # fmt: skip
     costs = costs_by_family(runs)["steps"]
-    assert costs["objective"] == [pytest.approx(1.2)], "a load that the zero line does not keep is left out"
+    assert costs["objective"] == [pytest.approx(1.2)], "a load that nobody keeps is left out"
     assert (costs["keda"], costs["linear"]) == ([COST_MAX], [COST_MAX])
 
 

@@ -103,7 +103,9 @@ def library() -> ModuleType:
     try:
         import kubernetes_asyncio.client
     except ImportError as error:
-        raise ApiError(0, f"The API server is asked by a library of its own: pip install 'loadtrim[kubernetes]' ({error})") from None
+        raise ApiError(
+            0, f"The API server is asked by a library of its own: pip install 'loadtrim[kubernetes]' ({error})"
+        ) from None
     return kubernetes_asyncio.client
 
 
