@@ -8,9 +8,9 @@ mu, and for ``clairvoyant`` the share of a replica that it counts on.
 
 The zero line of a load is the cheapest run that any of them was found with, whole partitions only. Among them are the
 fewest fixed replicas and ``clairvoyant``, with two packers. That one knows the moment and the partition of every
-record, and asks for replicas a start-up time ahead; it cannot know the costs of single records. It need not be the
-cheapest: a replica that it asks for ahead of a peak is paid for as long as it takes to start. Where partitions may be
-cut it stands beside them.
+record, and asks for replicas a start-up time ahead. It cannot know the costs of single records, and need not be the
+cheapest. Each replica that it asks for ahead of a peak is paid for while it starts. The same with partitions that may
+be cut stands beside them.
 
 Exit codes: as of :mod:`.held_out`.
 """
