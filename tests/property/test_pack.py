@@ -13,7 +13,9 @@ from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.bin_source import BinSource, best, worst
-from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Load, LongestFirst, Problem, Whole
+from loadtrim_agent.planning.placement.columns import Columns
+from loadtrim_agent.planning.placement.lateness import Load, LongestFirst, Whole
+from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.planning.published.packers.least_loaded import LEAST_LOADED
 from loadtrim_agent.planning.published.packers.modified import MODIFIED
 from loadtrim_agent.planning.registry import PACKERS, make_packer
@@ -347,7 +349,7 @@ def test_what_is_in_time_all_on_one_member_is_in_time_dealt_out(
         for entry in given_problem.items
     ]
     limits = replace(given_problem.limits, load_factor=factor)
-    if Whole(items).in_time(limits, min(capacities)):
+    if Whole(Columns(items)).in_time(limits, min(capacities)):
         assert LongestFirst(items, limits).late(capacities) == 0.0
 
 
@@ -384,6 +386,6 @@ def test_many_that_vary_on_their_own_are_in_time_together() -> None:
         for index in range(1_000)
     ]
     apart, together = (Limits(objective_seconds=1.0, correlation=correlation) for correlation in (0.0, 1.0))
-    assert Whole(items).in_time(apart, 1.0)
+    assert Whole(Columns(items)).in_time(apart, 1.0)
     assert LongestFirst(items, apart).late([1.0]) == 0.0
-    assert not Whole(items).in_time(together, 1.0)
+    assert not Whole(Columns(items)).in_time(together, 1.0)

@@ -41,6 +41,11 @@ class BrokerRates:
         """The last answer, as long as it counts."""
         self._failing = False
 
+    @property
+    def asks(self) -> bool:
+        """Return whether there is a rate source to ask."""
+        return self._source is not None
+
     async def look(self, partitions: Sequence[Partition]) -> None:
         """Ask the rate source. Its last answer counts for a few decisions more, so that one answer lost is none.
 

@@ -20,6 +20,7 @@ from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.local_week import LocalWeek
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.pauses import may_pause
 from loadtrim_agent.common.tasks import AgentTasks
 from loadtrim_agent.kafka.baselines import BaselineReader
 from loadtrim_agent.kafka.connections import UNREACHABLE
@@ -43,6 +44,7 @@ from .instances import Instances
 from .ports import LedGroup
 from .scaling.port import ScaleRequest
 from .scaling.reconciler import ScaleReconciler
+from .turns import taking_turns
 
 __all__ = ["LeaderLoop"]
 
@@ -108,14 +110,19 @@ class PlannerThread:
         return await answer
 
     def _decide(self, pending: list[TelemetryEntry], now: float, state: GroupState) -> DecisionRecord:
-        for entry in pending:
-            try:
-                self._take(entry)
-            except Exception:
-                # One record must not cost the group its plans: the next leader would read it again, too.
-                self._broken += 1
-                log.debug("The planner broke at a record, which is skipped: %r", entry.record, exc_info=True)
-        return self._planner.decide(now, state)
+        with taking_turns():
+            for entry in pending:
+                may_pause()
+                self._take_in(entry)
+            return self._planner.decide(now, state)
+
+    def _take_in(self, entry: TelemetryEntry) -> None:
+        try:
+            self._take(entry)
+        except Exception:
+            # One record must not cost the group its plans: the next leader would read it again, too.
+            self._broken += 1
+            log.debug("The planner broke at a record, which is skipped: %r", entry.record, exc_info=True)
 
     def _take(self, entry: TelemetryEntry) -> None:
         if isinstance(entry.record, ReportRecord):
@@ -399,7 +406,8 @@ class LeaderLoop:
             if self._group.snapshot().is_leader:
                 await self._listen(telemetry, planner)
                 await self._view.look_at_unowned()
-                await self._rates.look(sorted(self._view.owners()))
+                if self._rates.asks:  # of ten thousand partitions to list them takes 10 ms
+                    await self._rates.look(sorted(self._view.owners()))
                 began = time.perf_counter()
                 state = self._view.state(self._expected(), self._baselines.startup_seconds, self._rates.rates)
                 decision = await planner.decide(wall_time(), state)

@@ -21,6 +21,7 @@ from operator import mul, sub, truediv
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.pauses import in_turns, may_pause
 from loadtrim_agent.wire.telemetry_records import Untold
 
 from .falling_behind import CONTRADICTED_SHARE
@@ -102,6 +103,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
     idle = len(series) >= IDLE_SECONDS and not any(entry.lag for entry in observation.partitions.values())
     if not costs and not (idle and not any(series)):
         return NotReady(Reason.NOT_READY, "no member has finished a record yet, so the cost of one is not known")
+    may_pause()
     inputs = _Inputs(
         observation=observation,
         group=group,
@@ -113,12 +115,13 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         shape=unit_curve(observation.slots, alike_seconds(series)),
     )
     fastest = max((member.capacity for member in members.values()), default=1.0)
-    partitions = {p: _mark_unsplittable(_partition(p, inputs), fastest, config) for p in sorted(group.owners)}
+    partitions = {p: _mark_unsplittable(_partition(p, inputs), fastest, config) for p in in_turns(sorted(group.owners))}
     return _summed(inputs, series, partitions)
 
 
 def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Partition, PartitionEstimate]) -> Estimate:
     observation, config = inputs.observation, inputs.config
+    may_pause()
     sized = [entry for entry in partitions.values() if entry.sized]
     rate, work = sum(entry.rate for entry in sized), sum(entry.work for entry in sized)
     handoff = _or(quantile(observation.handoffs_seconds, 0.99), config.handoff_seconds)
@@ -388,15 +391,16 @@ def _speed(entry: PartitionObservation, members: Mapping[str, MemberEstimate]) -
 
 def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
     entry = inputs.observation.partitions.get(partition)
-    owner = inputs.group.in_flight.get(partition, inputs.group.owners[partition])
-    cost = inputs.costs.get(partition.topic, inputs.cost)
-    waiting = inputs.group.unowned_lag.get(partition, 0) if owner is None else 0
+    group = inputs.group
+    owner = group.in_flight[partition] if partition in group.in_flight else group.owners[partition]
+    waiting = group.unowned_lag.get(partition, 0) if owner is None else 0
     if entry is None:
+        cost = inputs.costs.get(partition.topic, inputs.cost)
         return PartitionEstimate(
             partition=partition, owner=owner, cost=cost, lag=waiting, persistent_backlog=waiting * cost, curve=NOTHING
         )
-    if entry.cost is not None:
-        cost = entry.cost * _speed(entry, inputs.members)
+    speed = _speed(entry, inputs.members)
+    cost = inputs.costs.get(partition.topic, inputs.cost) if entry.cost is None else entry.cost * speed
     lag = max(entry.lag, waiting)
     if entry.state in UNSIZED_STATES:
         return PartitionEstimate(
@@ -405,10 +409,10 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
     persistent_backlog = max(entry.standing_records, waiting)
     late = min(late_records(lag, entry.lag_seconds, inputs.config.sla_seconds), persistent_backlog)
     rate = inputs.rates[partition]
-    dispersion = entry.cost_variance / entry.cost * _speed(entry, inputs.members) if entry.cost else 0.0
-    curve = _partition_curve(entry, rate * cost, rate, dispersion, inputs.shape)
+    dispersion = entry.cost_variance / entry.cost * speed if entry.cost else 0.0
+    shape = _shape_of(entry, rate)
     # With the record at which it ends, which the curve may be without.
-    burst = rate * (_shape_of(entry, rate) or inputs.shape.mean)[BURST]
+    burst = rate * (shape or inputs.shape.mean)[BURST]
     return PartitionEstimate(
         partition=partition,
         owner=owner,
@@ -423,7 +427,7 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
         lag_high=max(lag, round(persistent_backlog + burst)),
         persistent_backlog=(persistent_backlog - late) * cost,
         late=late * cost,
-        curve=curve,
+        curve=_partition_curve(shape, rate * cost, rate, dispersion, entry.rate_sd, inputs.shape.mean),
         state=entry.state,
     )
 
@@ -444,7 +448,7 @@ def _waiting(sized: Sequence[PartitionEstimate], members: Mapping[str, MemberEst
 
 
 def _partition_curve(
-    entry: PartitionObservation, work: float, rate: float, dispersion: float, shape: ArrivalCurve
+    shape: Sequence[float], work: float, rate: float, dispersion: float, rate_sd: float, group: Sequence[float]
 ) -> ArrivalCurve:
     """A partition's share of the work in the shape that was measured for it, else in the group's.
 
@@ -452,10 +456,10 @@ def _partition_curve(
     parts as large as what the window holds (the members' own variances hold the ups and downs of half a minute), and
     that of the records' costs.
     """
-    means = shape.mean
-    if known := _shape_of(entry, rate):
-        means = _without_own(known, 1.0 / rate + dispersion / work if work > 0.0 else 0.0, shape.mean)
-    variation = entry.rate_sd / rate if rate > 0 else 0.0
+    means = group
+    if shape:
+        means = _without_own(shape, 1.0 / rate + dispersion / work if work > 0.0 else 0.0, group)
+    variation = rate_sd / rate if rate > 0 else 0.0
     parts = work * work * variation * variation + work * dispersion
     sds = [math.sqrt(parts * mean) if mean > 0.0 else 0.0 for mean in means]
     return ArrivalCurve(tuple([work * mean for mean in means]), tuple(sds))
@@ -475,8 +479,15 @@ def _without_own(means: Sequence[float], own: float, group: Sequence[float]) -> 
     several partitions are summed up, and there would be one such record of each: of 80 partitions 80, where one is.
     Where records of all partitions come at once, 80 are. So no window is made smaller than that of the whole group.
     """
-    least = map(max, TAUS_SECONDS, map(min, means, group))
-    return tuple([max(low, mean - own) for low, mean in zip(least, means, strict=True)])
+    # Written out, for every partition of every decision passes here: max(tau, min(mean, whole), mean - own).
+    result = []
+    for tau, mean, whole in zip(TAUS_SECONDS, means, group, strict=True):
+        least = mean if mean < whole else whole
+        if least < tau:
+            least = tau
+        without = mean - own
+        result.append(without if without > least else least)
+    return tuple(result)
 
 
 def _mark_unsplittable(entry: PartitionEstimate, fastest: float, config: PlanConfig) -> PartitionEstimate:

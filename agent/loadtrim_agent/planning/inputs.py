@@ -10,8 +10,11 @@ from msgspec import structs
 
 from loadtrim_agent.common.member_names import member_names
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.pauses import in_turns, may_pause
 
-from .placement.problem import Bin, Item, Limits, LongestFirst, Packer, Problem, Whole, expected_by, limits_of
+from .placement.columns import Columns
+from .placement.lateness import LongestFirst, Whole
+from .placement.problem import Bin, Item, Limits, Packer, Problem, expected_by, limits_of
 from .sizing.policy import Future, View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, place_in_line, units_of
 
@@ -22,15 +25,19 @@ __all__ = ["DecisionInput", "most_replicas", "problem_of", "unmeasured", "view_o
 class DecisionInput:
     """What policy and packer of one decision look at alike."""
 
-    items: tuple[Item, ...]
-    """Every partition, sorted; unsized ones weigh nothing."""
+    columns: Columns
+    """Of every partition, sorted; unsized ones weigh nothing."""
     bins: tuple[Bin, ...]
     """The members, sorted."""
 
     @classmethod
     def of(cls, estimate: Estimate, group: GroupState) -> DecisionInput:
         """Cost: ``O(p + m)``."""
-        return cls(_items(estimate, group), _bins(group, estimate))
+        return cls(Columns(_items(estimate, group)), _bins(group, estimate))
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return self.columns.items
 
 
 def problem_of(
@@ -65,6 +72,7 @@ def problem_of(
         extra_lag_seconds=sizing.extra_lag_seconds,
         lag=sizing.lag,
         mu=config.parameters.get("mu"),
+        drawn_up=inputs.columns,
     )
 
 
@@ -113,16 +121,12 @@ def view_of(
     """Return what a policy is given, without its memory; ``inputs``: of this group and estimate."""
     units = [unit for unit in units_of(group) if not unit.leaving]
     per_unit, replicas_max = _members_per_unit(units), most_replicas(group, config)
-    items = tuple(item for item in inputs.items if estimate.partitions[item.partition].sized)
-    capacities = _by_unit(units, estimate, config)
-    whole = Whole(items)
-
-    @cache
-    def members_of(replicas: int) -> tuple[list[float], float]:
-        """Capacity of each member of so many replicas, and of all."""
-        added = [[estimate.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
-        each = [capacity for unit in (*capacities[:replicas], *added) for capacity in unit]
-        return each, sum(each)
+    items = tuple([item for item in inputs.items if estimate.partitions[item.partition].sized])
+    may_pause()
+    capacities = _Capacities(_by_unit(units, estimate, config), [estimate.capacity_typical] * per_unit)
+    columns = inputs.columns if len(items) == len(inputs.items) else Columns(items)
+    items = columns.items
+    whole = Whole(columns)
 
     @cache
     def expected() -> Limits:
@@ -134,11 +138,11 @@ def view_of(
 
     @cache
     def longest_first_at(factor: float) -> LongestFirst:
-        return LongestFirst(items, limits_at(factor))
+        return LongestFirst(items, limits_at(factor), columns)
 
     @cache
     def late_of(replicas: int, factor: float) -> float:
-        each = members_of(replicas)[0]
+        each = capacities.each(replicas)
         if each and whole.in_time(limits_at(factor), min(each)):
             return 0.0  # a group with little to do is not dealt out at all
         return longest_first_at(factor).late(each)
@@ -148,14 +152,14 @@ def view_of(
         config=config,
         estimate=estimate,
         forecast=ahead,
-        items=items,
         generation=group.generation,
         packer=packer,
         future=future,
+        columns=columns,
         replicas=max(1, len(units)),
         members_per_replica=per_unit,
         replicas_max=replicas_max,
-        capacity=lambda replicas: members_of(replicas)[1],
+        capacity=capacities.total,
         late=late_of,
         longest_first=longest_first_at,
         supply=(
@@ -163,6 +167,39 @@ def view_of(
             *_added(max(0, replicas_max - len(units)), per_unit, estimate.capacity_typical),
         ),
     )
+
+
+class _Capacities:
+    """Hold capacities of members of any number of instances: those that would stay, then typical ones."""
+
+    def __init__(self, units: Sequence[Sequence[float]], typical: Sequence[float]) -> None:
+        self._typical = typical
+        self._each: list[float] = []
+        self._until = [0]
+        """Members of so many instances."""
+        self._sums = [0.0]
+        """Capacity of so many members."""
+        for unit in units:
+            self._add(unit)
+
+    def _add(self, unit: Sequence[float]) -> None:
+        for capacity in unit:
+            self._each.append(capacity)
+            self._sums.append(self._sums[-1] + capacity)
+        self._until.append(len(self._each))
+
+    def _count(self, replicas: int) -> int:
+        while len(self._until) <= replicas:
+            self._add(self._typical)
+        return self._until[replicas]
+
+    def each(self, replicas: int) -> list[float]:
+        """Return that of each member of so many instances."""
+        return self._each[: self._count(replicas)]
+
+    def total(self, replicas: int) -> float:
+        """Return that of them all."""
+        return self._sums[self._count(replicas)]
 
 
 @lru_cache(maxsize=4)  # the same for nearly every decision
@@ -221,5 +258,5 @@ def _items(estimate: Estimate, group: GroupState) -> tuple[Item, ...]:
             # A pause is its owner's own: it would be lost on the way.
             movable=entry.sized and partition not in group.in_flight,
         )
-        for partition, entry in sorted(estimate.partitions.items())
+        for partition, entry in in_turns(sorted(estimate.partitions.items()))
     )

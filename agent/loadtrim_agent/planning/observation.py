@@ -7,22 +7,24 @@ minutes through the same door and so knows what the old one knew.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.pauses import in_turns, may_pause
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .bucket_sums import BucketSums
 from .chance import Blocks, chance_share
 from .falling_behind import ADVANCING, Flow, MemberFlow, mean_cost
 from .history import RecentSeconds
-from .values import TAUS_SECONDS, GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
+from .shape import shape_of
+from .values import GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
 
-__all__ = ["BUCKET_SECONDS", "FAST_SECONDS", "Average", "History", "flow_of", "shape_of"]
+__all__ = ["BUCKET_SECONDS", "FAST_SECONDS", "Average", "History", "flow_of"]
 
 BUCKET_SECONDS = 0.1
 KEEP_SECONDS = 300.0
@@ -61,6 +63,7 @@ WHOLE_SHARE = 0.9
 SHAPE_REACH_SECONDS = 2.0
 """Windows of this length tell what comes in a second; those of the half second around a burst do not. A shape that
 reaches less far is none yet: its owner has just taken the partition over."""
+SECONDS_OF = attrgetter("seconds")
 GONE = "gone"
 """State of an entry about a partition that the reporter lost in the interval."""
 LEFT_OUT = ("copy", "slot_length", "slot_time", "partition")
@@ -108,6 +111,8 @@ class Average:
 
     def value(self, silence: float = 0.0) -> float:
         """The mean, after ``silence`` further seconds in which nothing came."""
+        if silence == 0.0:
+            return self.amount / self.seconds if self.seconds > 0 else 0.0
         keep = math.exp(-silence / self.time_constant)
         seconds = self.seconds * keep + self.time_constant * (1.0 - keep)
         return self.amount * keep / seconds if seconds > 0 else 0.0
@@ -187,11 +192,11 @@ class _PartitionTrack:
             before = self.persistent_backlog if self.stood is None else min(self.persistent_backlog, self.stood)
             self.stood = before if partly and self.last is not None else None
             self.persistent_backlog = _persistent_backlog(report)
-        longest = max(report.work_windows, key=lambda window: window.seconds, default=None)
+        longest = max(report.work_windows, key=SECONDS_OF, default=None)
         if longest is not None and longest.mean > 0 and longest.seconds >= SHAPE_REACH_SECONDS:
             # Each window as so many seconds' worth of the mean work of the longest.
             per_second = longest.mean / longest.seconds
-            self.shape = shape_of((window.seconds, window.mean / per_second) for window in report.work_windows)
+            self.shape = shape_of([(window.seconds, window.mean / per_second) for window in report.work_windows])
             self.shape_rate = per_second
         self.at, self.interval, self.reporter, self.last = max(received_at, self.at), interval, member, report
 
@@ -244,27 +249,6 @@ class _PartitionTrack:
             shape_rate=self.shape_rate,
             state=last.state,
         )
-
-
-def shape_of(windows: Iterable[tuple[float, float]]) -> tuple[float, ...]:
-    """Return measured windows at the lengths of every curve; the window of no length extends the two shortest to 0.
-
-    Args:
-        windows: (seconds, seconds' worth of work that arrive in a window so long), of one length at least.
-    """
-    points = sorted(windows)
-
-    def at(tau: float) -> float:
-        if tau <= points[0][0]:
-            return points[0][1]
-        for (left, low), (right, high) in itertools.pairwise(points):
-            if tau <= right:
-                return low + (high - low) * (tau - left) / (right - left)
-        return points[-1][1] + tau - points[-1][0]
-
-    shortest = TAUS_SECONDS[1]
-    instant = min(max(2.0 * at(shortest) - at(2.0 * shortest), 0.0), at(shortest))
-    return (instant, *(at(tau) for tau in TAUS_SECONDS[1:]))
 
 
 def _persistent_backlog(report: PartitionReport) -> float:
@@ -452,6 +436,7 @@ class History:
     def observation(self, now: float, group: GroupState) -> Observation:
         """What is known now about this group. Forgets members and slots that are long gone."""
         self._prune(now, group)
+        may_pause()
         silent = frozenset(member for member in group.members if self._is_stale(member, now, group))
         owners = {owner for owner in group.owners.values() if owner is not None}
         stale = tuple((member, self._age(member, now)) for member in sorted(owners & silent))
@@ -467,7 +452,7 @@ class History:
             members={member: self._members[member] for member in sorted(group.members) if member in self._members},
             partitions={
                 partition: self._partitions[partition].observation(self._silence(partition, group))
-                for partition in owned
+                for partition in in_turns(owned)
             },
             chance_share=chance_share(self._partitions[partition].rates.blocks.sums for partition in owned),
             handoffs_seconds=tuple(self._handoffs),

@@ -262,7 +262,7 @@ def place_in_line(instance: str, numbered: str) -> int:
     return int(number) if number != instance and number.isascii() and number.isdecimal() else -1
 
 
-class ArrivalCurve(msgspec.Struct, frozen=True):
+class ArrivalCurve(msgspec.Struct, frozen=True, gc=False):
     """Work that arrives in windows of :data:`TAUS_SECONDS` that end at a record, counted by records."""
 
     mean: tuple[float, ...]
@@ -323,7 +323,7 @@ class MemberObservation:
     """Busy seconds per second that it ever gave, the most of any interval."""
 
 
-class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One partition, smoothed over its reports."""
 
     reporter: str
@@ -375,7 +375,7 @@ class Observation:
     """As in :class:`Variation`."""
 
 
-class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Load of one partition. Work is 0 where ``sized`` is False."""
 
     partition: Partition

@@ -46,7 +46,7 @@ CAUSES_MAX = 64
 """Causes of late records; there are fewer than ten. Chosen."""
 
 
-class WorkWindow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class WorkWindow(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Work that arrived in windows of one length that end at a record (counted by records): busy seconds."""
 
     seconds: Seconds
@@ -55,7 +55,7 @@ class WorkWindow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     largest: Sum
 
 
-class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One partition in a member's report, over the report's interval. Only partitions that changed are listed."""
 
     topic: str

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from loadtrim_agent.planning.estimate import _changed, _filled, estimate_of, late_records, quantile, unit_curve
-from loadtrim_agent.planning.observation import shape_of
+from loadtrim_agent.planning.shape import shape_of
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, Observation, PlanConfig
 from unit.planning.virtual_group import COST, Fleet, even, partition
 

@@ -12,6 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, compress
 
+from loadtrim_agent.common.pauses import may_pause
+
 from .problem import Problem
 
 __all__ = ["bound_of", "fractional_bound", "l2_bound", "lower_bound"]
@@ -43,6 +45,7 @@ def lower_bound(problem: Problem, fill: float = 1.0, dimensions: Sequence[Sequen
 
 def bound_of(sizes: Sequence[float], capacities: Sequence[float]) -> int:
     """The better of the two bounds for these bins, which descend; items above the largest bin take one each."""
+    may_pause()
     largest = capacities[0]
     alone = sum(1 for size in sizes if size > largest * (1.0 + ROUNDING))
     rest = [size for size in sizes if 0.0 < size <= largest * (1.0 + ROUNDING)]
@@ -83,9 +86,7 @@ def l2_bound(sizes: Sequence[float], capacity: float) -> int:
     best = math.ceil(sums[-1] / capacity)
     if first_large == count:
         return best  # without a large item no k asks for more than their sum
-    # Only at an item's own size, and at the k where a large item begins to stand alone, does anything change.
-    steps = {0.0, *ascending[:first_large], *(capacity - size for size in ascending[first_large:])}
-    for k in steps:
+    for k in _steps(ascending, first_large, capacity):
         alone_from = bisect_right(ascending, capacity - k)
         counted_from = bisect_left(ascending, k, 0, first_large)
         large = alone_from - first_large
@@ -97,6 +98,21 @@ def l2_bound(sizes: Sequence[float], capacity: float) -> int:
     return best
 
 
+def _steps(ascending: Sequence[float], first_large: int, capacity: float) -> set[float]:
+    """Return every k that can ask for the most.
+
+    Only at an item's own size, and at the k where a large item begins to stand alone, does anything change. Among
+    those with the same items alone the smallest k counts most items: the first one after a large item stands alone.
+    """
+    steps = {0.0, *ascending[: min(1, first_large)]}
+    for size in ascending[first_large:]:
+        begins = capacity - size
+        after = bisect_right(ascending, begins, 0, first_large)
+        # Two, for the difference is rounded.
+        steps.update((begins, *ascending[after : min(after + 2, first_large)]))
+    return steps
+
+
 def _dimensions(problem: Problem) -> list[list[float]]:
     """Per dimension the capacity that each item asks for at least, whatever lies beside it."""
     limits = problem.limits
@@ -104,7 +120,7 @@ def _dimensions(problem: Problem) -> list[list[float]]:
     items = problem.items
     together = limits.z * math.sqrt(limits.correlation)
     result = [[item.work * factor for item in items]]
-    kept = limits.for_items(items).kept
+    kept = problem.columns.asks(limits).binding().kept
     for index in kept:
         window = limits.windows[index]
         asked = [

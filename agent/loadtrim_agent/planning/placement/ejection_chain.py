@@ -8,6 +8,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
+from loadtrim_agent.common.pauses import may_pause
+
 from .problem import Item
 from .result import FULL
 from .state import PlacementState
@@ -58,6 +60,7 @@ def reliefs(
     """What a member could give away so that it fits with what comes: the cheapest single item, and pairs and threes
     that are cheaper still. With costs, cheapest first.
     """
+    may_pause()
     costs, largest = offers.of(member)
     if gone:
         costs = [entry for entry in costs if entry[1] not in gone]
@@ -116,6 +119,7 @@ def ejection_chain(
         pushed += 1
     begun = state.tried
     while heap and state.tried - begun < TRIED_MAX:
+        may_pause()
         so_far, _, _, moves, hand = heapq.heappop(heap)
         if not hand:
             return [(item, member) for member, (come, _) in sorted(moves.items()) for item in come]

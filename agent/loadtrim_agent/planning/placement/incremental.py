@@ -19,6 +19,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.pauses import in_turns, may_pause
 
 from ..parameters import Parameters
 from ..values import Placement
@@ -90,7 +91,13 @@ class Trim:
 
     def _onto_staying(self, problem: Problem, victims: tuple[str, ...]) -> Placement:
         staying = tuple(entry for entry in problem.staying if entry.member not in victims)
-        asked = Problem(items=problem.items, bins=staying, limits=problem.limits, may_move=problem.may_move)
+        asked = Problem(
+            items=problem.items,
+            bins=staying,
+            limits=problem.limits,
+            may_move=problem.may_move,
+            drawn_up=problem.drawn_up,
+        )
         if self._last is None or self._last[0] != asked:
             self._last = asked, _pack(asked, spreads=self._spreads)
         return _result(problem, self._last[1], victims)
@@ -136,11 +143,12 @@ def _spread(state: PlacementState) -> None:
     total = sum(entry.capacity for entry in state.bins.values())
     floor = IDLE_SHARE * total / max(1, len(state.problem.items))
     full = {
-        member: sum(item.work + floor for item in state.items[member].values()) / entry.capacity
-        for member, entry in state.bins.items()
+        member: sum([item.work + floor for item in state.items[member].values()]) / entry.capacity
+        for member, entry in in_turns(state.bins.items())
     }
     skipped: set[str] = set()
     for _ in range(STEPS_MAX):
+        may_pause()
         fuller = max((m for m in state.bins if m not in skipped), key=lambda m: (full[m], m), default=None)
         if fuller is None:
             return

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import compress
-from operator import le, mul
 from typing import Protocol
 
 import msgspec
@@ -19,22 +17,18 @@ from loadtrim_agent.common.partition import Partition
 
 from ..forecast import dispersion_of
 from ..parameters import Parameters
-from ..queueing import share_late
 from ..values import DECISION_PHASE, TAUS_SECONDS, Estimate, LagMoment, Placement, PlanConfig
+from .columns import Columns
 
 __all__ = [
     "Bin",
     "Item",
     "Limits",
-    "Load",
     "LoadError",
-    "LongestFirst",
     "Packer",
     "Problem",
-    "Whole",
     "expected_by",
     "limits_of",
-    "size_of",
     "windows_of",
 ]
 
@@ -42,14 +36,6 @@ RATE_LIMIT = 1.0
 """Share of a member's capacity that the mean rate of its own partitions may take."""
 WINDOW_MIN_SHARE = 0.25
 """Of the objective: what is left of it after the overhead, at least, where the overhead eats it up."""
-SPREAD_SDS = 2.0
-"""Standard deviations of what comes for one member by chance. Chosen."""
-UNBIASED_MAX = 0.1
-"""Share of a load that its error takes from what is expected late, at most. Chosen."""
-RATE_SECONDS = 20.0
-"""Time over which a partition's rate is known at least (:data:`..observation.SLOW_SECONDS`)."""
-NEGLIGIBLE = 1e-6
-"""A share that is late by chance and no more than this is none. Chosen."""
 WINDOWS = len(TAUS_SECONDS)
 NO_CURVE = (0.0,) * WINDOWS
 """Of an item whose windows were not measured."""
@@ -59,7 +45,7 @@ class LoadError(LoadtrimError, ValueError):
     """A load or a capacity that nothing can be packed by. Raised where the value is made; the planner contains it."""
 
 
-class Bin(msgspec.Struct, frozen=True, kw_only=True):
+class Bin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One member that partitions can be placed on, or one that could be added.
 
     Raises:
@@ -103,7 +89,7 @@ class Bin(msgspec.Struct, frozen=True, kw_only=True):
         return not self.silent and (self.topics is None or topic in self.topics)
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class Item(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One partition with its load. What was not measured weighs nothing (the defaults); it is placed all the same.
 
     A ``msgspec.Struct``, for every decision makes one a partition: 1.9 us, where a frozen dataclass takes 5.7.
@@ -184,7 +170,7 @@ class Limits:
     dispersion_even: float = math.inf
     """The same at most, without what comes in bursts, which the windows hold."""
     kept: tuple[int, ...] = tuple(range(WINDOWS))
-    """Indices of the windows that can bind; see :meth:`for_items`."""
+    """Indices of the windows that can bind; see :meth:`.columns.Asks.binding`."""
 
     windows: tuple[float, ...] = field(init=False)
     """Seconds that a member of capacity 1 may take for the work of each window."""
@@ -203,25 +189,6 @@ class Limits:
             )
         object.__setattr__(self, "windows", windows_of(self.objective_seconds, self.overhead_seconds))
         object.__setattr__(self, "by_chance", min(self.dispersion_apart, self.dispersion_even))
-
-    def for_items(self, items: Sequence[Item]) -> Limits:
-        """The same without windows in which every item asks for no more than in another one. O(p)."""
-        live = [item for item in items if item.mean[-1] > 0 or item.persistent_backlog > 0]
-        if not live:
-            return replace(self, kept=(len(self.windows) - 1,))
-        persistent_backlog, factor = [item.persistent_backlog for item in live], self.load_factor
-        means = zip(*(item.mean for item in live), strict=True)
-        deviations = zip(*(item.stddev for item in live), strict=True)
-        asks = [
-            [(waits + mean * factor) / window for waits, mean in zip(persistent_backlog, row, strict=True)]
-            + [stddev / window for stddev in varied]
-            for window, row, varied in zip(self.windows, means, deviations, strict=True)
-        ]
-        kept = list(range(len(self.windows)))
-        for index, asked in enumerate(asks):
-            if any(other != index and all(map(le, asked, asks[other])) for other in kept):
-                kept.remove(index)
-        return replace(self, kept=tuple(kept))
 
     def flat(self, items: Sequence[Item]) -> bool:
         """Does no item ask for more in a window that is kept than by its mean rate? Then nor does any sum of them."""
@@ -273,107 +240,6 @@ def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limit
     )
 
 
-class Load:
-    """Sum of the items on one member. Mutable: packers add and take away."""
-
-    __slots__ = ("_asks", "_limits", "_windows", "count", "work")
-
-    def __init__(self, limits: Limits, items: Iterable[Item] = ()) -> None:
-        self._limits = limits
-        windows = limits.windows
-        self._windows = [(index, windows[index]) for index in limits.kept]
-        self._asks = [0.0] * (3 * len(limits.kept))
-        """Per kept window: mean, standard deviation, variance, summed up."""
-        self.work = 0.0
-        self.count = 0
-        for item in items:
-            self.add(item)
-
-    def add(self, item: Item, sign: int = 1, extra: float = 0.0) -> None:
-        """Put an item on the member, or with ``sign=-1`` take it off; ``extra``: work that comes with it."""
-        factor = self._limits.load_factor
-        self.work += sign * item.work * factor
-        self.count += sign
-        asks = self._asks
-        if not self._limits.dispersion_apart:
-            extra += item.persistent_backlog
-        at = 0
-        for index in self._limits.kept:
-            stddev = item.stddev[index] * factor
-            asks[at] += sign * (item.mean[index] * factor + extra)
-            asks[at + 1] += sign * stddev
-            asks[at + 2] += sign * stddev * stddev
-            at += 3
-
-    def _deviation(self, at: int) -> float:
-        """Partitions vary partly together (``correlation``): between independent and equal-phased ones."""
-        return _deviation(self._asks[at + 1], self._asks[at + 2], self._limits.correlation)
-
-    def pressure(self, capacity: float) -> float:
-        """Needed capacity over capacity: above 1 it does not fit."""
-        if self.count == 0:
-            return 0.0
-        needed = self.work / RATE_LIMIT
-        for at, (_, window) in enumerate(self._windows):
-            needs = self._asks[3 * at] + self._limits.z * self._deviation(3 * at)
-            needed = max(needed, needs / window)
-        return needed / capacity
-
-    def _error(self, seconds: float) -> float:
-        """Return what the error of a rate makes it seem too large by, where the tail of a queue is looked at.
-
-        A rate is known over so long, so it is off by chance as well. The mean of the tail over that error is many times
-        the tail at the mean. This takes it out, for an error of the variance that makes the queue. What is more than
-        two deviations above a capacity is no error.
-        """
-        deviation = math.sqrt(self.work * self._limits.by_chance / RATE_SECONDS)
-        return min(self.work * min(seconds / RATE_SECONDS, UNBIASED_MAX), SPREAD_SDS * deviation)
-
-    def late(self, capacity: float) -> float:
-        """Work per second that is to be expected late on a member of this capacity.
-
-        A rate above capacity makes everything late in the end; a window that holds too much makes late what exceeds:
-        the mean of what is above the limit, for a normal distribution. Where the variation by chance is known, the
-        queue that it makes counts beside, and for it no backlog: such a queue is what stands at a moment.
-        """
-        if self.count == 0 or self.work <= 0:
-            return 0.0
-        apart, seconds = self._limits.by_chance, self._limits.windows[0]
-        work = self.work - self._error(seconds) if apart else self.work
-        if work > RATE_LIMIT * capacity:
-            return self.work
-        share = beside = 0.0
-        for at, (index, window) in enumerate(self._windows):
-            mean, stddev = self._asks[3 * at], self._deviation(3 * at)
-            if mean > 0 and apart:
-                # What flows evenly varies by chance, and makes a queue. What comes on top comes together.
-                together = max(0.0, mean - self.work * TAUS_SECONDS[index])
-                beside = max(beside, together)
-                stddev *= math.sqrt(together / mean)
-            if mean > 0:
-                share = max(share, _overshoot(mean - capacity * window, stddev) / mean)
-        if apart and (chance := share_late(work, apart, capacity, seconds - beside / capacity)) > NEGLIGIBLE:
-            share += chance
-        return min(share, 1.0) * self.work
-
-
-def _deviation(stddev: float, variance: float, correlation: float) -> float:
-    """Of a sum, from the sums of the standard deviations and of the variances."""
-    together = (1.0 - correlation) * variance + correlation * stddev * stddev
-    return math.sqrt(together) if together > 0 else 0.0
-
-
-def _overshoot(off: float, stddev: float) -> float:
-    """Mean of max(0, X) for normal X with mean ``off`` and standard deviation ``stddev``."""
-    if stddev <= 0:
-        return max(0.0, off)
-    score = off / stddev
-    if score < -4.0:
-        return 0.0
-    density = math.exp(-0.5 * score * score) / math.sqrt(2.0 * math.pi)
-    return stddev * density + off * 0.5 * (1.0 + math.erf(score / math.sqrt(2.0)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """Items with their owners, an ordered supply of bins, and what is wanted.
@@ -407,6 +273,8 @@ class Problem:
     """The lag of a partition that the papers' packers take."""
     mu: float | None = None
     """Records/s that a member can do, as the policy was told; None: it was not, so a packer's own parameter counts."""
+    drawn_up: Columns | None = field(default=None, compare=False, repr=False)
+    """Columns of the items, where they are drawn up already."""
 
     def __post_init__(self) -> None:
         wrong = ""
@@ -420,6 +288,12 @@ class Problem:
             wrong = f"replicas is {self.replicas}; at least one instance stays, or all with None"
         if wrong:
             raise LoadError(f"nothing can be packed by this problem, for its {wrong}")
+
+    @property
+    def columns(self) -> Columns:
+        """Return those of the items."""
+        found = self.drawn_up
+        return found if found is not None and found.items is self.items else Columns(self.items)
 
     @property
     def staying(self) -> list[Bin]:
@@ -472,119 +346,3 @@ class Packer(Protocol):
         empty one where one is left. No bins: an empty placement.
         """
         ...
-
-
-class Whole:
-    """Everything on one member: more than any member will ever have."""
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        """Cost: ``O(p)``, once for all load factors."""
-        self._work = sum(item.work for item in items)
-        self._standing = sum(item.persistent_backlog for item in items)
-        self._means = [sum(column) for column in zip(*(item.mean for item in items), strict=True)]
-        deviations = list(zip(*(item.stddev for item in items), strict=True))
-        self._deviations = [sum(column) for column in deviations]
-        self._variances = [sum(map(mul, column, column)) for column in deviations]
-
-    def in_time(self, limits: Limits, capacity: float) -> bool:
-        """Is nothing late with all of it on a member of this capacity? Then nothing is with any part of it. O(1).
-
-        A part asks for no more in any window and varies no more.
-        """
-        factor, share = limits.load_factor, limits.correlation
-        windows = zip(self._means, self._deviations, self._variances, limits.windows, strict=False)
-        work = self._work * factor
-        together = (mean * factor - work * tau for mean, tau in zip(self._means, TAUS_SECONDS, strict=False))
-        beside = max([0.0, *together])
-        seconds = limits.windows[0] - beside / capacity
-        if limits.by_chance and share_late(work, limits.by_chance, capacity, seconds) > NEGLIGIBLE:
-            return False
-        return work <= RATE_LIMIT * capacity and not any(
-            _overshoot(self._standing + mean * factor - capacity * window, _deviation(stddev, variance, share) * factor)
-            for mean, stddev, variance, window in windows
-        )
-
-
-class LongestFirst:
-    """Deals whole partitions out over any number of members: largest first onto the least loaded."""
-
-    def __init__(self, items: Sequence[Item], limits: Limits) -> None:
-        """Cost: ``O(p log p)``, once for all numbers of members."""
-        self._limits = limits.for_items(items)
-        sized = ((size_of(item, self._limits), item) for item in items)
-        self._largest_first = sorted(sized, key=lambda entry: (-entry[0], entry[1].partition))
-        self._together = Load(self._limits, (item for item in items if not item.unsplittable))
-        self._alone: dict[tuple[Partition, float], float] = {}
-        """(item, capacity of a member) -> what would be late of the item if the member had nothing else."""
-
-    def late(self, capacities: Sequence[float]) -> float:
-        """How much more work per second would be late with members of these capacities than with one of them all.
-
-        That is what whole partitions cost. What one member of the whole capacity could not do in time either is the
-        sizing's affair, and what is late in a partition that has a member to itself nobody's: no number helps it.
-
-        Cost: ``O(p log n + n)``: 3 ms for 1,000 partitions.
-        """
-        dealt: list[list[Item]] = [[] for _ in capacities]
-        queue = [(0.0, index) for index in range(len(capacities))]
-        heapq.heapify(queue)
-        for size, item in self._largest_first:
-            filled, index = queue[0]
-            dealt[index].append(item)
-            heapq.heapreplace(queue, (filled + size / capacities[index], index))
-        return self.late_as(zip(dealt, capacities, strict=True))
-
-    def late_as(self, placed: Iterable[tuple[Sequence[Item], float]]) -> float:
-        """The same for items that lie otherwise than dealt out. O(p).
-
-        Args:
-            placed: every member's items and its capacity, work per second.
-        """
-        late = whole = 0.0
-        placed = list(placed)
-        for items, capacity in placed:
-            whole += capacity
-            if (here := Load(self._limits, items).late(capacity)) > 0.0:
-                late += max(0.0, here - sum(self._late_alone(item, capacity) for item in items))
-        late = max(0.0, late - self._together.late(whole))
-        if late > 0.0 and self._limits.windows[0] > self._limits.reaction_seconds:
-            return min(late, self._late_by_chance(placed))
-        return late
-
-    def _late_by_chance(self, placed: Sequence[tuple[Sequence[Item], float]]) -> float:
-        """Return the same where a member can be helped before what waits on it is late: by chance.
-
-        Either each member's queue is in time by itself, or that of all is. Infinite where more comes for a member than
-        it can do: that is no chance.
-        """
-        limits, late = self._limits, 0.0
-        for items, capacity in placed:
-            work = limits.load_factor * sum(item.work for item in items if not item.unsplittable)
-            variance = work * limits.dispersion_apart
-            if work - capacity > SPREAD_SDS * math.sqrt(variance / RATE_SECONDS):
-                return math.inf
-            late += work * share_late(work, limits.dispersion_apart, capacity, limits.windows[0])
-        return min(late, self._late_moved(sum(capacity for _, capacity in placed), len(placed)))
-
-    def _late_moved(self, capacity: float, members: int) -> float:
-        """Return the same where partitions follow the members that have time: of one queue, a reaction later.
-
-        Until then what comes on one member stays there, and is more than on others by chance.
-        """
-        limits, work = self._limits, self._together.work
-        uneven = SPREAD_SDS * math.sqrt(work * limits.dispersion_apart * members * limits.reaction_seconds)
-        seconds = limits.windows[0] - limits.reaction_seconds - uneven / capacity
-        return work * share_late(work, limits.dispersion, capacity, seconds)
-
-    def _late_alone(self, item: Item, capacity: float) -> float:
-        key = (item.partition, capacity)
-        if key not in self._alone:
-            self._alone[key] = Load(self._limits, (item,)).late(capacity)
-        return self._alone[key]
-
-
-def size_of(item: Item, limits: Limits) -> float:
-    """Capacity that the item alone asks for, by its mean load: a scalar to sort and to pre-select by."""
-    factor, windows = limits.load_factor, limits.windows
-    asked = [(item.persistent_backlog + item.mean[index] * factor) / windows[index] for index in limits.kept]
-    return max(item.work * factor, *asked)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.pauses import may_pause
 
 from .ejection_chain import Offers, Start, ejection_chain, reliefs
 from .problem import Item
@@ -48,6 +49,7 @@ def repair(state: PlacementState, *, min_bins: bool = False) -> set[str]:
     """
     stuck: set[str] = set()
     for _ in range(STEPS_MAX):
+        may_pause()
         over = [(state.pressure(member), member) for member in state.over() if member not in stuck]
         if not over:
             break
@@ -77,6 +79,7 @@ def _best_move(state: PlacementState, member: str) -> list[tuple[Item, str]]:
     chosen: Item | None = None
     near = state.receivers_of(member, NEAR)
     for item in state.movable(member):
+        may_pause()
         left = state.excess_with(member, (), (item,))
         for target in near[item.partition.topic]:
             excess = left + state.excess_with(target, (item,), ()) - state.excess(target)
@@ -96,6 +99,7 @@ def _best_swap(state: PlacementState, member: str) -> list[tuple[Item, str]]:
     near = state.receivers_of(member, NEAR_SWAP)
     others = {target: state.movable(target) for targets in near.values() for target in targets}
     for item in state.movable(member):
+        may_pause()
         size, cost = state.sizes[item.partition], move_cost(state, item)
         for target in near[item.partition.topic]:
             there = state.excess(target)

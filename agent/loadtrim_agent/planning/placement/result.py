@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.pauses import may_pause
 
 from ..values import Placement, PlannedMove
 from .bounds import lower_bound
-from .problem import Item, Load, Problem
+from .lateness import Load
+from .problem import Item, Problem
 
 __all__ = ["FULL", "placement"]
 
@@ -36,6 +38,7 @@ def placement(
         pressures: of every member that stays; None: worked out here.
         bound: fewest bins that could do; None: worked out for bins that may be filled.
     """
+    may_pause()
     why = reasons or {}
     owned: dict[str, list[Item]] = {}
     moves: list[PlannedMove] = []
@@ -46,6 +49,7 @@ def placement(
         owned.setdefault(owner, []).append(item)
         if owner != item.owner:
             moves.append(PlannedMove(partition, item.owner, owner, why.get(partition, reason)))
+    may_pause()
     if pressures is None:
         pressures = _pressures(problem, owned, frozenset(victims))
     return Placement(
@@ -61,7 +65,7 @@ def placement(
 
 def _pressures(problem: Problem, owned: Mapping[str, list[Item]], victims: frozenset[str]) -> dict[str, float]:
     """Needed capacity over capacity of every member that stays."""
-    limits = problem.limits.for_items(problem.items)
+    limits = problem.columns.asks(problem.limits).binding()
     staying = [entry for entry in problem.bins if not entry.leaving and entry.member not in victims]
     pressures = dict.fromkeys((entry.member for entry in staying), 0.0)
     flat = limits.flat(problem.items)

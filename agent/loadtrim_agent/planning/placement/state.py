@@ -11,7 +11,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.pauses import AT_ONCE, in_turns, may_pause
 
+from .columns import Columns
 from .problem import RATE_LIMIT, Bin, Item, Limits, Problem
 from .result import FULL
 
@@ -27,18 +29,21 @@ class PlacementState:
         """Cost: ``O(p w)`` for w windows that bind: 3 ms for 1,000 partitions."""
         self.problem = problem
         self.bins = {entry.member: entry for entry in receivers}
-        limits = problem.limits.for_items(problem.items)
+        columns = problem.columns
+        limits = columns.asks(problem.limits).binding()
         self._z = limits.z
         self._apart, self._together = 1.0 - limits.correlation, limits.correlation
         self._handoff = limits.handoff_seconds
         self._windows = [limits.windows[index] for index in limits.kept]
-        self._columns = self._columns_of(problem.items, limits)
+        self._columns = _rows_of(columns, limits)
         self.flat = self._is_flat(limits)
         """Only the mean rates can bind."""
         if self.flat:
             self._windows, self._columns = [], self._columns[:1]
+        may_pause()
         partitions = [item.partition for item in problem.items]
         self.rows: dict[Partition, Row] = dict(zip(partitions, zip(*self._columns, strict=True), strict=True))
+        may_pause()
         self.sizes: dict[Partition, float] = dict(zip(partitions, self._sizes(), strict=True))
         """Capacity that an item alone asks for, by its mean load: a scalar to sort and to pre-select by."""
         self.items: dict[str, dict[Partition, Item]] = {entry.member: {} for entry in receivers}
@@ -52,21 +57,6 @@ class PlacementState:
         """Members by how full they are, once somebody asked."""
         self.tried = 0
         """Changes that were looked at: what searches measure their effort by."""
-
-    @staticmethod
-    def _columns_of(items: Sequence[Item], limits: Limits) -> list[list[float]]:
-        """Per number of a row what every item has: a loop inside for each, which is the quick way round."""
-        factor = limits.load_factor
-        columns = [[item.work * factor for item in items]]
-        means = list(zip(*(item.mean for item in items), strict=True))
-        deviations = list(zip(*(item.stddev for item in items), strict=True))
-        for index in limits.kept if items else ():
-            stddev = [ask * factor for ask in deviations[index]]
-            columns.append(
-                [item.persistent_backlog + ask * factor for item, ask in zip(items, means[index], strict=True)]
-            )
-            columns += [stddev, [one * one for one in stddev]]
-        return columns
 
     def _is_flat(self, limits: Limits) -> bool:
         """Does no item ask for more in any window than by its rate? Then nor does any sum of them."""
@@ -92,7 +82,7 @@ class PlacementState:
         left = []
         rows: dict[str, list[Row]] = {}
         self._ranked = None
-        for item in items:
+        for item in in_turns(items, 4 * AT_ONCE):
             owner = item.owner
             entry = self.bins.get(owner) if owner is not None else None
             if entry is None or not entry.may_have(item):
@@ -101,7 +91,7 @@ class PlacementState:
             self.items[entry.member][item.partition] = item
             self.owners[item.partition] = entry.member
             rows.setdefault(entry.member, []).append(self.rows[item.partition])
-        for member, listed in rows.items():
+        for member, listed in in_turns(rows.items()):
             self.sums[member] = [sum(column) for column in zip(*listed, strict=True)]
             self.filled[member] = sum(self.sizes[partition] for partition in self.items[member])
             self.filled[member] /= self.bins[member].capacity
@@ -110,6 +100,7 @@ class PlacementState:
 
     def put(self, item: Item, member: str, reason: str = "") -> None:
         """Give an item to a member, taking it from the one that has it on this board."""
+        may_pause()
         partition = item.partition
         old = self.owners.get(partition)
         if old == member:
@@ -153,7 +144,7 @@ class PlacementState:
         there at all is decided with it, how good it is there without. Cost: ``O(p)``.
         """
         self._handoff = 0.0
-        for member, items in self.items.items():
+        for member, items in in_turns(self.items.items()):
             if any(item.owner != member for item in items.values()):
                 rows = (self.rows[partition] for partition in items)
                 self._set(member, [sum(column) for column in zip(*rows, strict=True)])
@@ -270,6 +261,7 @@ class PlacementState:
         columns = self._columns
         result = [columns[0]]
         for at, window in enumerate(self._windows):
+            may_pause()
             asked = zip(columns[3 * at + 1], columns[3 * at + 2], strict=True)
             result.append([(mean + add * stddev) / window for mean, stddev in asked])
         return result
@@ -277,3 +269,14 @@ class PlacementState:
     def largest_first(self, items: Iterable[Item]) -> list[Item]:
         """By size, ties by partition."""
         return sorted(items, key=lambda item: (-self.sizes[item.partition], item.partition))
+
+
+def _rows_of(columns: Columns, limits: Limits) -> list[list[float]]:
+    """Return per number of a row what every item has."""
+    factor = limits.load_factor
+    result = [[work * factor for work in columns.work]]
+    for index in limits.kept if columns.items else ():
+        may_pause()
+        stddev = [ask * factor for ask in columns.deviations[index]]
+        result += [columns.asked(index, factor), stddev, [one * one for one in stddev]]
+    return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from msgspec import field, structs
 
@@ -37,6 +38,16 @@ class BenefitHistory(StatePart, frozen=True, kw_only=True):
     """Benefit -> work that would have been overdue; not there: none."""
 
 
+def _held(view: View, pools: Sequence[tuple[int, float]], benefit: float, before: int) -> int:
+    """Return as many replicas as before, or the fewest that are added, or the most that are not given back."""
+    (least_pool, up), (most_pool, down) = pools
+    least = divided(view, least_pool, up, benefit)[0]
+    # Dividing takes the most time, and it makes a number no smaller: mostly it need not be known.
+    if before <= least or before <= most_pool:
+        return max(least, before)
+    return max(least, min(before, divided(view, most_pool, down, benefit)[0]))
+
+
 def least_benefit(view: View, state: BenefitHistory, wanted: int | None) -> tuple[BenefitHistory, float]:
     """Return the most that may be asked of a replica for the placement's sake so that the objective's share is kept.
 
@@ -56,7 +67,7 @@ def least_benefit(view: View, state: BenefitHistory, wanted: int | None) -> tupl
     ahead, level = view.forecast, view.forecast.level
     # Replicas are added for the first and given back for the second: in between there are as many as before.
     loads = (ahead.trend_peak, max(ahead.trend_peak, ahead.trend * DOWN_MARGIN + ahead.error))
-    total = sum(item.work for item in view.items)
+    total = view.columns.total
     pools = [(pool_of(view, load, 0.0, STAY)[0], load / total if total > 0 else 0.0) for load in loads]
     keep = 1.0 if state.at is None else math.exp(-max(0.0, view.now - state.at) / HISTORY_SECONDS)
     work = round((state.work or 0.0) * keep + level, DIGITS)
@@ -71,8 +82,7 @@ def least_benefit(view: View, state: BenefitHistory, wanted: int | None) -> tupl
     overdue: dict[float, float] = {}
     for benefit in reversed(BENEFITS):
         before = state.replicas.get(benefit, before)
-        least, most = (divided(view, pool, factor, benefit)[0] for pool, factor in pools)
-        held = max(least, min(before, most))
+        held = _held(view, pools, benefit, before)
         if held != there:
             replicas[benefit] = held  # else as many as with the smaller benefit
         there = held

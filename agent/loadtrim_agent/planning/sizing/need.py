@@ -9,6 +9,7 @@ Further replicas are asked for as long as they bring enough work into time.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from ..explain import format_list
@@ -71,7 +72,7 @@ def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0, ben
     Cost: O(p log p) per number that is looked at.
     """
     pool, required, tau = pool_of(view, level, error, slack)
-    total = sum(item.work for item in view.items)
+    total = view.columns.total
     factor = level / total if total > 0 else 0.0
     replicas, late = divided(view, pool, factor, benefit)
     return Need(
@@ -88,17 +89,17 @@ def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0, ben
 def pool_of(view: View, level: float, error: float, slack: float) -> tuple[int, float, float | None]:
     """The fewest replicas that have the capacity for the group's work, how much it is, and the window that binds."""
     required, tau = _required(view, level, error)
-    pool = 1
-    while pool < view.replicas_max and view.capacity(pool) * slack < required:
-        pool += 1
+    # Each one more has more capacity, so the fewest are found by halving.
+    numbers = range(1, view.replicas_max)
+    pool = 1 + bisect_left(numbers, x=True, key=lambda number: view.capacity(number) * slack >= required)
     return max(pool, view.replicas_min), required, tau
 
 
 def _required(view: View, level: float, error: float) -> tuple[float, float | None]:
     """Capacity that the work curve and the mean rate ask for, and the window that binds."""
     estimate, config = view.estimate, view.config
-    unsplittable = [item for item in view.items if item.unsplittable]
-    total = sum(item.work for item in view.items)
+    unsplittable = view.columns.unsplittable
+    total = view.columns.total
     factor = level / total if total > 0 else 1.0
     fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
     slowly = max(BACKLOG_SECONDS, BACKLOG_OBJECTIVES * config.sla_seconds)
@@ -152,8 +153,11 @@ def divided(view: View, pool: int, factor: float, benefit: float) -> tuple[int, 
     while late > 1e-9 and late >= benefit * (view.capacity(replicas + 1) - view.capacity(replicas)):
         best: tuple[float, int, float] | None = None
         for more in range(replicas + 1, min(replicas + BENEFIT_REACH, view.replicas_max) + 1):
+            price = benefit * (view.capacity(more) - view.capacity(replicas))
+            if late - price < 0.0 or (best is not None and late - price <= best[0]):
+                continue  # not worth it even if nothing is late with so many, which takes long to find out
             other = view.late(more, factor)
-            worth = late - other - benefit * (view.capacity(more) - view.capacity(replicas))
+            worth = late - other - price
             if late - other > 1e-9 and worth >= 0 and (best is None or worth > best[0]):
                 best = (worth, more, other)
         if best is None:
@@ -198,7 +202,7 @@ def explain(view: View, need: Need) -> str:
             f"; {who} fell behind at {number(able)} of the {number(told)} busy seconds/s that they were taken to give"
         )
         text += ", so what was seen counts"
-    unsplittable = [str(item.partition) for item in view.items if item.unsplittable]
+    unsplittable = [str(item.partition) for item in view.columns.unsplittable]
     if unsplittable:
         text += f"; too large for one member, so replicas cannot help: {format_list(unsplittable)}"
     return text

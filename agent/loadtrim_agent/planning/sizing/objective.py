@@ -29,7 +29,7 @@ from ..policy_state import PolicyState
 from ..values import Reason, Sizing
 from .ineffective_scaling import ScalingEffect, before_up, watch
 from .marginal_benefit import DOWN_MARGIN, BenefitHistory, least_benefit
-from .need import STAY, Need, explain, misfit, needed, number
+from .need import STAY, Need, explain, misfit, needed, number, pool_of
 from .policy import View
 from .present import PresentPlacement, load_factor
 from .stabilization import Stabilization, is_reversal, remaining_window, reversed_down
@@ -164,6 +164,9 @@ def _down(view: View, state: Stabilization, wanted: int, need: Need, benefit: fl
         # The present fits (need); what is expected must fit with a margin as well.
         error = level_error(view.estimate, view.forecast, view.config.sla_seconds)
         margin = view.forecast.trend * DOWN_MARGIN + error
+        if pool_of(view, margin, 0.0, STAY)[0] >= wanted:
+            # The work alone asks for all of them, however partitions divide, which takes the most time to find out.
+            return _fitting(view, wanted, need, text), structs.replace(state, fit_since=None)
         ahead = needed(view, margin, slack=STAY, benefit=benefit)
         smaller = max(need, ahead, key=lambda entry: entry.replicas)
     if smaller.replicas < wanted and view.forecast.returning > 0.0:
@@ -190,7 +193,7 @@ def _returning(view: View, wanted: int, smaller: Need, text: str) -> Sizing:
 
 def _fitting(view: View, wanted: int, need: Need, text: str) -> Sizing:
     """As many as there are, because fewer would not do."""
-    unsplittable = any(item.unsplittable for item in view.items)
+    unsplittable = bool(view.columns.unsplittable)
     reason = Reason.AT_MAX if need.at_max else Reason.UNSPLITTABLE if unsplittable else Reason.FITS
     rejected = (RejectedPlan(replicas=need.replicas, reason="fits, but not with a margin"),)
     return Sizing(replicas=wanted, reason=reason, text=text, rejected=rejected if need.replicas < wanted else ())

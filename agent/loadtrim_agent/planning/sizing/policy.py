@@ -14,7 +14,9 @@ from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
 
 from ..parameters import Parameters
-from ..placement.problem import Bin, Item, LoadError, LongestFirst, Packer
+from ..placement.columns import Columns
+from ..placement.lateness import LongestFirst
+from ..placement.problem import Bin, Item, LoadError, Packer
 from ..policy_state import PolicyState
 from ..values import Estimate, Forecast, PlanConfig, Sizing
 
@@ -110,7 +112,7 @@ class View:
     config: PlanConfig
     estimate: Estimate
     forecast: Forecast
-    items: tuple[Item, ...]
+    columns: Columns
     """Every sized partition at its present load, sorted."""
     replicas: int
     """Instances that are there and not leaving."""
@@ -161,6 +163,11 @@ class View:
             if not math.isfinite(sum(values)):
                 wrong = next((value for value in values if not math.isfinite(value)), sum(values))
                 raise LoadError(f"{what} is {wrong}, so nothing can be decided by it; give a finite number")
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """Return every sized partition at its present load, sorted."""
+        return self.columns.items
 
     @property
     def replicas_min(self) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from loadtrim_agent.common.partition import Partition
 
-from ..placement.problem import Item, LongestFirst, Problem, limits_of
+from ..placement.lateness import LongestFirst
+from ..placement.problem import Item, Problem, limits_of
 from .policy import View
 
 __all__ = ["PresentPlacement", "load_factor"]
@@ -16,10 +17,9 @@ __all__ = ["PresentPlacement", "load_factor"]
 class PresentPlacement:
     """How partitions divide over as many replicas as are there, by what their packer makes of it.
 
-    Dealing them out (:class:`..placement.problem.LongestFirst`) is quick and shows how whole partitions divide over any
-    number
-    of members. Over those that are there the packer has had the time to find better: no more is late than as they lie
-    now, or as it would repair that at once. So nobody is asked for a replica where a move will do.
+    Dealing them out (:class:`..placement.lateness.LongestFirst`) is quick and shows how whole partitions divide over
+    any number of members. Over those that are there the packer has had the time to find better: no more is late than
+    as they lie now, or as it would repair that at once. So nobody is asked for a replica where a move will do.
 
     Cost: O(p log p) per load factor at which dealing makes something late, and at most one packing.
     """
@@ -53,7 +53,7 @@ class PresentPlacement:
         if self._packed is None:
             view = self._view
             limits = limits_of(view.estimate, view.config, load_factor(view))
-            problem = Problem(items=view.items, bins=tuple(self._bins.values()), limits=limits)
+            problem = Problem(items=view.items, bins=tuple(self._bins.values()), limits=limits, drawn_up=view.columns)
             self._packed = view.packer.pack(problem).owners
         return self._packed
 
@@ -70,6 +70,6 @@ class PresentPlacement:
 
 def load_factor(view: View) -> float:
     """So many times the present load is planned for."""
-    total = sum(item.work for item in view.items)
+    total = view.columns.total
     factor = view.forecast.peak / total if total > 0 else 1.0
     return min(max(factor, 0.5), 4.0)

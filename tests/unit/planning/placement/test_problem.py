@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from loadtrim_agent.planning.placement.problem import Limits, Load, LongestFirst, Whole, _deviation, expected_by
+from loadtrim_agent.planning.placement.columns import Columns
+from loadtrim_agent.planning.placement.lateness import Load, LongestFirst, Whole, _deviation
+from loadtrim_agent.planning.placement.problem import Limits, expected_by
 from loadtrim_agent.planning.queueing import share_late
 from loadtrim_agent.planning.values import TAUS_SECONDS, PlanConfig
 from unit.planning.virtual_group import TOPIC, bins, item
@@ -147,7 +149,7 @@ def test_the_error_of_a_rate_makes_nothing_late() -> None:
 
 def test_a_group_that_chance_makes_late_on_one_member_is_dealt_out() -> None:
     """In no window comes more than one member does, and still one record of a hundred waits for too long."""
-    whole = Whole([item(0, "a", 0.9)])
+    whole = Whole(Columns([item(0, "a", 0.9)]))
     assert not whole.in_time(moved_in_time(0.5), 1.0)
     assert whole.in_time(moved_in_time(0.5), 3.0)
 
@@ -157,12 +159,12 @@ def test_a_burst_leaves_those_that_come_by_chance_less_time_also_on_one_member()
     limits = Limits(objective_seconds=0.5, handoff_seconds=0.0, dispersion=0.006, dispersion_apart=0.006)
     items = [item(0, "a", 0.45, burst=0.45), item(1, "a", 0.15)]
     assert Load(limits, items).late(1.0) > 1e-4
-    assert not Whole(items).in_time(limits, 1.0)
-    assert Whole([items[1]]).in_time(limits, 1.0)
+    assert not Whole(Columns(items)).in_time(limits, 1.0)
+    assert Whole(Columns([items[1]])).in_time(limits, 1.0)
 
 
 def test_nothing_is_in_time_on_any_member() -> None:
-    assert Whole([]).in_time(moved_in_time(0.5), 1.0)
+    assert Whole(Columns([])).in_time(moved_in_time(0.5), 1.0)
 
 
 @pytest.mark.parametrize("objective_seconds", [0.5, 1.2, 5.0, 30.0])

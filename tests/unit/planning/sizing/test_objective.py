@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.placement.problem import Item, Limits, LongestFirst
+from loadtrim_agent.planning.placement.lateness import LongestFirst
+from loadtrim_agent.planning.placement.problem import Item, Limits
 from loadtrim_agent.planning.queueing import share_late
 from loadtrim_agent.planning.registry import make_policy
 from loadtrim_agent.planning.sizing.ineffective_scaling import _all_own

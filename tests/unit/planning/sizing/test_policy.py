@@ -15,7 +15,9 @@ from msgspec import structs
 from loadtrim_agent.common.naming import UnknownNameError
 from loadtrim_agent.planning.history import Second
 from loadtrim_agent.planning.parameters import ParameterError, described
-from loadtrim_agent.planning.placement.problem import Item, Limits, LoadError, LongestFirst
+from loadtrim_agent.planning.placement.columns import Columns
+from loadtrim_agent.planning.placement.lateness import LongestFirst
+from loadtrim_agent.planning.placement.problem import Item, Limits, LoadError
 from loadtrim_agent.planning.policy_state import PolicyState, read_state, written_state
 from loadtrim_agent.planning.published.policies.shared import PaperState, held, sized
 from loadtrim_agent.planning.registry import POLICIES, make_packer, make_policy, unmonitored
@@ -115,7 +117,7 @@ def view(
             horizon_seconds=5.0,
             window_seconds=30,
         ),
-        items=items,
+        columns=Columns(items),
         replicas=replicas,
         members_per_replica=1,
         replicas_max=replicas_max if replicas_max is not None else max(1, len(items)),
