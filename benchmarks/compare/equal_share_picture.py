@@ -36,8 +36,9 @@ def costs_by_family(runs: Sequence[EqualShareRun]) -> dict[str, dict[str, list[f
             continue
         family = found.setdefault(name.split("/")[1], {row: [] for row in ROWS})
         for row in ROWS:
-            if (run := played.get(row)) is not None:
-                cost = run.best.replica_minutes / zero.best.replica_minutes if run.factor else COST_MAX
+            search = played.get(row)
+            if search is not None:
+                cost = search.best.replica_minutes / zero.best.replica_minutes if search.factor else COST_MAX
                 family[row].append(min(cost, COST_MAX))
     return found
 

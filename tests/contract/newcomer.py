@@ -34,7 +34,7 @@ def add_policy(tree: Path) -> None:
         tree / REGISTRY,
         ("* :mod:`.published.policies.li_ku`", "* :mod:`.published.policies.lag_per_replica`  waiting records"),
         ("from .published.policies.landau24 ", "from .published.policies.lag_per_replica import LagPerReplica"),
-        ("    Landau24.name: Landau24,", "    LagPerReplica.name: LagPerReplica,"),
+        ("    LiKu.name: LiKu,", "    LagPerReplica.name: LagPerReplica,"),
     )
     insert(
         tree / "tests/golden/test_policies.py",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -154,12 +153,12 @@ def test_partitions_are_placed_by_the_lag_that_decided() -> None:
 @pytest.mark.parametrize("name", ["closer24_as_run", "iccbdc22_as_run"])
 def test_as_run_the_lag_is_sampled(name: str) -> None:
     """170 records/s in two partitions, in each of which 95 wait just after a burst and none when the member reports."""
-    given = picture([170.0 / 2] * 2, 1)
-    items = tuple(structs.replace(item, lag_high=95) for item in given.items)
-    sampled = answer_of(make_policy(name, given={"mu": 200.0}), replace(given, items=items), None)
+    items = tuple(structs.replace(item, lag_high=95) for item in picture([170.0 / 2] * 2, 1).items)
+    given = view(items, 1, config=SETTING)
+    sampled = answer_of(make_policy(name, given={"mu": 200.0}), given, None)
     assert (sampled.replicas, sampled.lag) == (1, LagMoment.REPORTED)
     drifting = {"mu": 200.0, "sampled_lag": 0.0} | ({"warmup_seconds": 0.0} if name == "closer24_as_run" else {})
-    assert answer_of(make_policy(name, given=drifting), replace(given, items=items), None).replicas == 2
+    assert answer_of(make_policy(name, given=drifting), given, None).replicas == 2
 
 
 def test_a_given_mu_is_used() -> None:
