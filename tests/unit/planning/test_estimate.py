@@ -192,6 +192,14 @@ def test_a_member_that_fell_behind_has_what_it_gave_then() -> None:
     assert seen.capacity_typical == 2.0
 
 
+def test_a_member_that_says_the_same_and_never_gave_more_is_believed_no_more() -> None:
+    """Both say that they know they can give 10. m01 gave 2 while it fell behind, m02 never gave more than 0.5."""
+    fleet = Fleet(CONFIG, even(4, 200.0))
+    fleet.concurrency = dict.fromkeys(fleet.members, 10.0)
+    seen = behind(ran(fleet), known=True, m01=2.0)
+    assert {name: entry.capacity for name, entry in seen.members.items()} == {"m01": 2.0, "m02": 2.0}
+
+
 def test_a_member_that_gave_more_than_that_has_what_it_says() -> None:
     """2 of 4 cost 1 busy second/s each: m02 gives 1.0 of its 10. m01 gave 0.5, and is the weak one."""
     fleet = Fleet(CONFIG, even(4, 400.0))
