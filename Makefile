@@ -39,11 +39,13 @@ demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales
 CORE := $(addprefix --cov=loadtrim_agent.,common wire protocol metering planning)
 # Each worker starts a broker of its own for its session; topics and groups are a test's own. Chosen: two fill the waits.
 KAFKA_WORKERS ?= 2
-UNIT := tests/architecture tests/unit tests/property tests/contract tests/golden
+# One more than cores: some tests wait for a process or a socket.
+UNIT_WORKERS ?= $(shell python3 -c 'import os; print((os.cpu_count() or 1) + 1)')
+UNIT := tests/unit tests/property tests/contract tests/golden
 
 test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests without the slow ones, and a tenth of the examples
 	HYPOTHESIS_PROFILE=fast LOADTRIM_SIM_SEEDS=4 $(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" \
-		-n auto --dist worksteal -q
+		-n $(UNIT_WORKERS) --dist worksteal -q
 
 # Unit and golden tests are traced for coverage, others are not (tests/conftest.py).
 test-core: $(STAMP) ## A few minutes: the same with all examples, and branch coverage of the core
@@ -87,10 +89,11 @@ fuzz: $(STAMP) ## Throw RECORDS (default 100000, a minute or two) random and mut
 mutants: $(STAMP) ## Minutes: plant each bug of tests/mutants/lists, and see a test or a seed notice it (ONLY="name ...")
 	PYTHONPATH=agent:consumer_sdk:tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY))
 
-lint: $(STAMP) ## Style, formatting, and who may import whom
+lint: $(STAMP) ## Style, formatting, who may import whom, and what else the structure has to hold
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONPATH=examples $(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest tests/architecture -n $(UNIT_WORKERS) --dist worksteal -q
 
 ceilings: $(STAMP) ## Take what became smaller out of the list of what is too large (tests/architecture/exceptions.toml)
 	PYTHONPATH=tests $(BIN)/python -m architecture

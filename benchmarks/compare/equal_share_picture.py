@@ -76,7 +76,7 @@ def _panel(panel: Any, family: str, policies: Mapping[str, Sequence[float]]) -> 
         color = "tab:red" if name == "objective" else "0.35"
         panel.plot(policies[name], [place] * len(policies[name]), "o", color=color, markersize=3.5, alpha=0.8)
     panel.set_yticks(range(len(names)), names)
-    panel.invert_yaxis()
+    panel.set_ylim(len(names) - 0.5, -0.5)
     panel.tick_params(labelsize=6)
     panel.set_title(family, fontsize=8)
 

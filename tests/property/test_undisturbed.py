@@ -230,6 +230,7 @@ UNDISTURBED = Options(
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.slow
 def test_nothing_is_delivered_twice_however_many_moves_and_rebalances(seed: int) -> None:
     chaos = Chaos(seed, UNDISTURBED)
     seen = watch(chaos.world)

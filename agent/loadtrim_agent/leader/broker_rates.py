@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 
 from loadtrim_agent.common.clock import wall_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
@@ -41,23 +41,19 @@ class BrokerRates:
         """The last answer, as long as it counts."""
         self._failing = False
 
-    @property
-    def asks(self) -> bool:
-        """Return whether there is a rate source to ask."""
-        return self._source is not None
-
-    async def look(self, partitions: Sequence[Partition]) -> None:
+    async def look(self, partitions: Callable[[], Iterable[Partition]]) -> None:
         """Ask the rate source. Its last answer counts for a few decisions more, so that one answer lost is none.
 
         Args:
-            partitions: all of the group's, sorted.
+            partitions: returns all of the group's. Called where there is a rate source: to list ten thousand takes
+                10 ms.
         """
         if self._source is None:
             return
         now, why = wall_time(), ""
         try:
             async with asyncio.timeout(RATE_SOURCE_SECONDS_MAX):
-                self.rates = await self._source.rates(partitions, now) or self.rates
+                self.rates = await self._source.rates(sorted(partitions()), now) or self.rates
         except UNREACHABLE as error:
             why = str(error) or type(error).__name__
             self._boundary.broke("monitor")

@@ -406,8 +406,7 @@ class LeaderLoop:
             if self._group.snapshot().is_leader:
                 await self._listen(telemetry, planner)
                 await self._view.look_at_unowned()
-                if self._rates.asks:  # of ten thousand partitions to list them takes 10 ms
-                    await self._rates.look(sorted(self._view.owners()))
+                await self._rates.look(self._view.owners)
                 began = time.perf_counter()
                 state = self._view.state(self._expected(), self._baselines.startup_seconds, self._rates.rates)
                 decision = await planner.decide(wall_time(), state)

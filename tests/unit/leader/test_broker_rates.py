@@ -38,7 +38,7 @@ def test_a_monitor_that_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     monkeypatch.setattr(broker_rates, "wall_time", lambda: now[0])
 
     def look() -> Rates | None:
-        asyncio.run(measured.look([P0]))
+        asyncio.run(measured.look(lambda: [P0]))
         return measured.rates
 
     assert look() is None

@@ -586,6 +586,7 @@ def test_of_a_statefulset_no_victim_is_named_before_one_of_a_higher_number() -> 
     assert (request.replicas, request.victims) == (2, ("pod-2", "pod-3"))
 
 
+@pytest.mark.slow
 def test_a_statefulset_shrinks_from_its_highest_number_though_it_is_the_strongest() -> None:
     group = fleet(steps(8, (0, 900.0), (40, 50.0)), members=5, numbered="pod", catchup_seconds=20.0)
     group.concurrency |= {"m04": 2.0, "m05": 4.0}

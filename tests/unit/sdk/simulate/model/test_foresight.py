@@ -73,6 +73,7 @@ def test_where_no_number_helps_it_is_the_fewest_that_lose_no_more() -> None:
     assert foresight(burst(9, 9), most=1).needed(False, 1.0) == (1,)
 
 
+@pytest.mark.slow
 def test_the_policy_has_what_comes_by_chance_in_time_for_less_than_by_its_seconds() -> None:
     """Poisson arrivals of 2.5 members' work: as one burst a second they take twice as many (W = 0.5 s)."""
     load = parse_generator("constant:rate=50,seconds=60", 20)
