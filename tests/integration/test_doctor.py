@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import time
 import uuid
@@ -160,12 +161,13 @@ def test_what_is_missing_is_granted_by_the_lines(clinic: Clinic, capsys: pytest.
     code, found = doctor(clinic, capsys, group, topic)
     assert (code, verdicts(found)) == (0, [*["ok"] * 5, "unknown"]), found
     assert found[5]["detail"] == "no member has reported in the last minute"
-    clinic.report(control, group, "well", 0.0)
+    clinic.report(control, group, "well", 0.3)
     assert doctor(clinic, capsys, group, topic)[1][5]["verdict"] == "ok"
     clinic.report(control, group, "fast", 7.0)
     code, found = doctor(clinic, capsys, group, topic)
     assert (code, found[5]["verdict"]) == (1, "missing")
-    assert found[5]["detail"].startswith("fast is 7.0 s ahead of the brokers' clock")
+    # What lies between its writing and its appending, on a busy machine some tenths of a second, counts against it.
+    assert re.match(r"fast is (7\.0|6\.\d) s ahead of the brokers' clock", found[5]["detail"]), found[5]
 
 
 def test_a_right_that_is_half_there_is_granted_by_the_other_half(
