@@ -543,7 +543,7 @@ async def test_listener_hears_only_of_what_comes_and_goes(quick_kafka: Cluster) 
         async with second, drain(first, second) as counts:
             await send(quick_kafka, topic, numbers(200), partition=None)
             await eventually(lambda: len(counts) == 200, "everything arrives")
-            await eventually(lambda: len(stays.held()) + len(comes.held()) == 4, "each has one owner")
+            await eventually(lambda: (len(stays.held()), len(comes.held())) == (2, 2), "each has its half")
             assert set(counts.values()) == {1}
         await eventually(lambda: len(stays.held()) == 4, "all is back")
         assert comes.held() == set()
