@@ -16,14 +16,23 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["appending", "end_with_parent", "machine", "play_each", "read_results", "stolen_seconds"]
+__all__ = ["appending", "end_with_parent", "kept_results", "machine", "play_each", "read_results", "stolen_seconds"]
+
+
+class Coded(Protocol):
+    """A result that tells by what code it was made."""
+
+    @property
+    def code(self) -> str: ...
+
 
 J = TypeVar("J")
 T = TypeVar("T")
+C = TypeVar("C", bound=Coded)
 
 
 @contextmanager
@@ -48,6 +57,26 @@ def read_results(path: Path, kind: type[T]) -> Iterator[T]:
             yield msgspec.json.decode(line, type=kind)
         except msgspec.MsgspecError:
             continue
+
+
+def kept_results(
+    path: Path, kind: type[C], jobs: Iterable[J], job_of: Callable[[C], J], code_of: Callable[[J], str]
+) -> dict[J, C]:
+    """Return the results of a file by job: of these jobs, and made as they would be made now; of several the last.
+
+    Args:
+        path: of the file.
+        kind: of its results.
+        jobs: those that count.
+        job_of: returns the job of a result.
+        code_of: returns the digest of the code that a job would be played by now.
+    """
+    wanted = set(jobs)
+    return {
+        job: result
+        for result in read_results(path, kind)
+        if (job := job_of(result)) in wanted and result.code == code_of(job)
+    }
 
 
 def play_each(

@@ -19,21 +19,31 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from benchmarks.behaviour import shape
 from benchmarks.compare.families import Drawn
-from benchmarks.compare.held_out import FIXED, OUT, SETS, HeldOutResult, drawn_of, names_of, play, play_policy, run_code
+from benchmarks.compare.held_out import (
+    FIXED,
+    OUT,
+    HeldOutResult,
+    add_arguments,
+    drawn_of,
+    fixed_choice,
+    jobs_of,
+    play,
+    play_policy,
+    run_code,
+)
 from benchmarks.compare.runs import Choice
-from benchmarks.run_cache import play_each, read_results
+from benchmarks.run_cache import kept_results, play_each
 
 __all__ = [
     "KNOBS",
@@ -41,6 +51,7 @@ __all__ = [
     "EqualShareRun",
     "Knob",
     "cheapest",
+    "judged",
     "play_equal",
     "rows_of",
     "zero_line",
@@ -142,13 +153,16 @@ class EqualShareRow:
     """A load, median."""
 
 
-def cheapest(play_with: Callable[[float], Run]) -> dict[float, Run]:
+R = TypeVar("R", bound=Run)
+
+
+def cheapest(play_with: Callable[[float], R]) -> dict[float, R]:
     """Search for the cheapest run that keeps its share; return all runs by their factor.
 
     Args:
         play_with: plays with a factor; the larger, the more replicas.
     """
-    tried: dict[float, Run] = {1.0: play_with(1.0)}
+    tried = {1.0: play_with(1.0)}
     kept_at_first = tried[1.0].kept
     step = 1.0 / STEP if kept_at_first else STEP
     factor = 1.0
@@ -171,27 +185,25 @@ def cheapest(play_with: Callable[[float], Run]) -> dict[float, Run]:
 def play_equal(job: tuple[str, str, int]) -> EqualShareRun:
     """Play a load with a policy as often as the search asks. ``job``: load, policy, seed."""
     name, choice, seed = job
-    drawn = drawn_of(name)
     if choice == FIXED:
-        only = play(name, FIXED, seed)
-        runs: dict[float, HeldOutResult] = {1.0 if only.replicas else 0.0: only}
-        default = only
+        runs = {1.0: play(name, FIXED, seed)}
     else:
-        knob = knob_of(choice)
-        runs = {}
-
-        def play_with(factor: float) -> HeldOutResult:
-            runs[factor] = play_policy(name, knob.choice(drawn, factor), seed, share=knob.share(drawn, factor))
-            return runs[factor]
-
-        cheapest(play_with)
-        default = runs[1.0]
+        drawn, knob = drawn_of(name), knob_of(choice)
+        runs = cheapest(
+            lambda factor: play_policy(name, knob.choice(drawn, factor), seed, share=knob.share(drawn, factor))
+        )
     kept = {factor: run for factor, run in runs.items() if run.kept}
     factor = min(kept, key=lambda at: kept[at].replica_minutes, default=0.0)
     best = kept[factor] if kept else max(runs.values(), key=lambda run: run.share)
-    code = _code(name, choice)
     return EqualShareRun(
-        name=name, choice=choice, seed=seed, code=code, factor=factor, default=default, best=best, tried=len(runs)
+        name=name,
+        choice=choice,
+        seed=seed,
+        code=_code(name, choice),
+        factor=factor,
+        default=runs[1.0],
+        best=best,
+        tried=len(runs),
     )
 
 
@@ -201,20 +213,13 @@ def knob_of(name: str) -> Knob:
 
 @lru_cache(maxsize=1024)
 def _code(name: str, choice: str) -> str:
-    of = (
-        Choice(name=FIXED, policy=FIXED, packer="trim")
-        if choice == FIXED
-        else knob_of(choice).choice(drawn_of(name), 1.0)
-    )
+    of = fixed_choice() if choice == FIXED else knob_of(choice).choice(drawn_of(name), 1.0)
     return f"{run_code(name, of)}-{shape(play_equal, cheapest, Knob)}-{FACTORS}/{STEP}/{HALVINGS}"
 
 
 def rows_of(runs: Iterable[EqualShareRun]) -> list[EqualShareRow]:
     """Return a row for each policy over all families, then one for each family and policy."""
-    by: dict[tuple[str, int], dict[str, EqualShareRun]] = {}
-    for run in runs:
-        by.setdefault((run.name, run.seed), {})[run.choice] = run
-    full = [(played, zero) for played in by.values() if (zero := zero_line(played)) is not None]
+    full = judged(runs)
     families = sorted({zero.name.split("/")[1] for _, zero in full})
     rows = []
     for family in ["all", *families]:
@@ -224,6 +229,14 @@ def rows_of(runs: Iterable[EqualShareRun]) -> list[EqualShareRow]:
             if pairs:
                 rows.append(_row(choice, family, pairs))
     return rows
+
+
+def judged(runs: Iterable[EqualShareRun]) -> list[tuple[dict[str, EqualShareRun], EqualShareRun]]:
+    """Return the searches of each load by policy, with its zero line; not of loads that nobody keeps."""
+    by: dict[tuple[str, int], dict[str, EqualShareRun]] = {}
+    for run in runs:
+        by.setdefault((run.name, run.seed), {})[run.choice] = run
+    return [(by[load], zero) for load in sorted(by) if (zero := zero_line(by[load])) is not None]
 
 
 def zero_line(played: Mapping[str, EqualShareRun]) -> EqualShareRun | None:
@@ -270,27 +283,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.compare.equal_share", description="What policies cost where each keeps the share."
     )
     known = (FIXED, *(knob.name for knob in KNOBS))
-    parser.add_argument("set", choices=sorted(SETS), help="the loads to choose by, or those that judge")
-    parser.add_argument("--policies", default=";".join(known), metavar="A;B", help="only these (%(default)s)")
-    parser.add_argument("--families", default="", metavar="A,B", help="only these (all)")
-    parser.add_argument("--seeds", type=int, metavar="N", help="of each family only so many loads (all)")
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="each load with so many seeds (%(default)s)")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (all cores)")
-    parser.add_argument("--seconds", type=float, default=math.inf, metavar="S", help="begin nothing new after this")
+    add_arguments(parser, known)
     parser.add_argument("--json", action="store_true", help="print the runs as JSON, one array")
     given = parser.parse_args(arguments)
     choices = [name for name in given.policies.split(";") if name]
     for name in choices:
         if name not in known:
             parser.error(f"there is no policy {name!r} here, so nothing was played; choose from: {'; '.join(known)}")
-    names = names_of(given.set, [name for name in given.families.split(",") if name], given.seeds)
-    jobs = [(name, choice, seed) for name in names for seed in range(1, given.runs + 1) for choice in choices]
-    path = OUT / f"equal-{given.set}.jsonl"
-    kept = {
-        key: run
-        for run in read_results(path, EqualShareRun)
-        if (key := (run.name, run.choice, run.seed)) in set(jobs) and run.code == _code(run.name, run.choice)
-    }
+    jobs, path = jobs_of(given, choices), OUT / f"equal-{given.set}.jsonl"
+    kept = kept_results(
+        path,
+        EqualShareRun,
+        jobs,
+        lambda run: (run.name, run.choice, run.seed),
+        lambda job: _code(job[0], job[1]),
+    )
     print(f"{len(kept)} of {len(jobs)} searches are kept in {path}", file=sys.stderr)
     missing = [job for job in jobs if job not in kept]
     for run, took in play_each(play_equal, missing, path, given.processes, given.seconds):

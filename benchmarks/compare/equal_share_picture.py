@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compare.equal_share import KNOBS, EqualShareRun, zero_line
+from benchmarks.compare.equal_share import KNOBS, EqualShareRun, judged
 from benchmarks.compare.held_out import FIXED, OUT, SETS
 from benchmarks.run_cache import read_results
 
@@ -26,15 +26,9 @@ ROWS = (FIXED, *(knob.name for knob in KNOBS))
 
 def costs_by_family(runs: Sequence[EqualShareRun]) -> dict[str, dict[str, list[float]]]:
     """Return each policy's cost over the zero line on each load of a family; :data:`COST_MAX` where none keeps."""
-    by: dict[tuple[str, int], dict[str, EqualShareRun]] = {}
-    for run in runs:
-        by.setdefault((run.name, run.seed), {})[run.choice] = run
     found: dict[str, dict[str, list[float]]] = {}
-    for (name, _), played in sorted(by.items()):
-        zero = zero_line(played)
-        if zero is None:
-            continue
-        family = found.setdefault(name.split("/")[1], {row: [] for row in ROWS})
+    for played, zero in judged(runs):
+        family = found.setdefault(zero.name.split("/")[1], {row: [] for row in ROWS})
         for row in ROWS:
             search = played.get(row)
             if search is not None:

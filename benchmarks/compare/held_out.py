@@ -28,7 +28,7 @@ from benchmarks.behaviour import behaviour, shape, source_digest
 from benchmarks.compare import tuning_set, verdict_set
 from benchmarks.compare.families import Drawn, draw
 from benchmarks.compare.runs import Choice, choice_of
-from benchmarks.run_cache import play_each, read_results
+from benchmarks.run_cache import kept_results, play_each
 from loadtrim.simulate import Options, PlanConfig, simulate
 
 __all__ = [
@@ -37,7 +37,10 @@ __all__ = [
     "SETS",
     "HeldOutResult",
     "PolicyRow",
+    "add_arguments",
     "drawn_of",
+    "fixed_choice",
+    "jobs_of",
     "names_of",
     "play",
     "play_policy",
@@ -134,10 +137,11 @@ def play(name: str, choice: str, seed: int) -> HeldOutResult:
 
 
 def _with_fixed(name: str, replicas: int, seed: int) -> HeldOutResult:
-    return play_policy(name, _fixed(f"{FIXED}:replicas={replicas}"), seed, replicas)
+    return play_policy(name, fixed_choice(f"{FIXED}:replicas={replicas}"), seed, replicas)
 
 
-def _fixed(policy: str) -> Choice:
+def fixed_choice(policy: str = FIXED) -> Choice:
+    """Return the row of the fewest fixed replicas, by its policy with or without their number."""
     return Choice(name=FIXED, policy=policy, packer="trim")
 
 
@@ -192,7 +196,7 @@ def play_policy(
 
 
 def _code(name: str, choice: str) -> str:
-    return run_code(name, choice_of(choice) if choice != FIXED else _fixed(FIXED))
+    return run_code(name, choice_of(choice) if choice != FIXED else fixed_choice())
 
 
 @lru_cache(maxsize=256)
@@ -249,11 +253,13 @@ def play_all(
     tell: Callable[[str], None],
 ) -> Mapping[tuple[str, str, int], HeldOutResult]:
     """Play what is not kept yet; nothing new is begun after so many seconds."""
-    kept = {
-        (each.name, each.choice, each.seed): each
-        for each in read_results(path, HeldOutResult)
-        if (each.name, each.choice, each.seed) in set(jobs) and each.code == _code(each.name, each.choice)
-    }
+    kept = kept_results(
+        path,
+        HeldOutResult,
+        jobs,
+        lambda each: (each.name, each.choice, each.seed),
+        lambda job: _code(job[0], job[1]),
+    )
     missing = [job for job in jobs if job not in kept]
     tell(f"{len(kept)} of {len(jobs)} runs are kept in {path}")
     for result, took in play_each(_play_job, missing, path, processes, seconds):
@@ -281,25 +287,34 @@ def _line(row: PolicyRow) -> str:
     return f"{row.family:10} {row.choice:16} {kept}  {row.cost:9.2f}  {row.over_fixed:10.2f}  {row.scalings:8.1f}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Play and tell."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.compare.held_out", description="Policies on loads that are drawn by seed."
-    )
+def add_arguments(parser: argparse.ArgumentParser, choices: Sequence[str]) -> None:
+    """Add what loads are played, with what, and for how long; ``choices``: policies of the default."""
     parser.add_argument("set", choices=sorted(SETS), help="the loads to choose by, or those that judge")
-    parser.add_argument("--policies", default=";".join(CHOICES), metavar="A;B", help="only these (%(default)s)")
+    parser.add_argument("--policies", default=";".join(choices), metavar="A;B", help="only these (%(default)s)")
     parser.add_argument("--families", default="", metavar="A,B", help="only these (all)")
     parser.add_argument("--seeds", type=int, metavar="N", help="of each family only so many loads (all)")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="each load with so many seeds (%(default)s)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (all cores)")
     parser.add_argument("--seconds", type=float, default=math.inf, metavar="S", help="begin nothing new after this")
+
+
+def jobs_of(given: argparse.Namespace, choices: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Return (load, policy, seed) of each run, from what :func:`add_arguments` has added."""
+    names = names_of(given.set, [name for name in given.families.split(",") if name], given.seeds)
+    return [(name, choice, seed) for name in names for seed in range(1, given.runs + 1) for choice in choices]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play and tell."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.compare.held_out", description="Policies on loads that are drawn by seed."
+    )
+    add_arguments(parser, CHOICES)
     parser.add_argument("--json", action="store_true", help="print the results as JSON, one array")
     parser.add_argument("--each", action="store_true", help="tell of each load, too")
     given = parser.parse_args(arguments)
     choices = [name for name in given.policies.split(";") if name]
-    families = [name for name in given.families.split(",") if name]
-    names = names_of(given.set, families, given.seeds)
-    jobs = [(name, choice, seed) for name in names for seed in range(1, given.runs + 1) for choice in (FIXED, *choices)]
+    jobs = jobs_of(given, (FIXED, *choices))
     results = play_all(jobs, OUT / f"{given.set}.jsonl", given.processes, given.seconds, _say)
     if given.json:
         print(msgspec.json.encode(list(results.values())).decode())

@@ -20,7 +20,7 @@ import msgspec
 
 from benchmarks.behaviour import behaviour, shape
 from benchmarks.compare.scenarios import Scenario, scenario_of
-from benchmarks.run_cache import play_each, read_results
+from benchmarks.run_cache import kept_results, play_each
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, percentile, simulate
 from loadtrim.simulate.model.worker import FETCH_SECONDS
 
@@ -252,11 +252,7 @@ def play(job: ComparisonJob) -> ComparisonResult:
 def load_kept(path: Path, jobs: Sequence[ComparisonJob]) -> dict[str, ComparisonResult]:
     """Those jobs' results that were made as they would be made now, by job; a line that was cut off is left out."""
     codes = {job.key: digest(job) for job in jobs}
-    kept: dict[str, ComparisonResult] = {}
-    for result in read_results(path, ComparisonResult):
-        if result.code == codes.get(result.job.key):
-            kept[result.job.key] = result
-    return kept
+    return kept_results(path, ComparisonResult, codes, lambda result: result.job.key, codes.__getitem__)
 
 
 def play_all(

@@ -1,7 +1,7 @@
 """The group here follows its planner. Its partitions are uneven, its arrivals noisy, drawn by seed.
 
 Members do what their capacity allows, so what the planner decides comes back to it as reports. No clock, no threads:
-the same seed gives the same decisions, which :mod:`.bench_planner` times and tests compare.
+the same seed gives the same decisions, which :mod:`.bench_planner` times.
 """
 
 from __future__ import annotations

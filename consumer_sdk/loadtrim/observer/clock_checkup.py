@@ -17,7 +17,7 @@ from .control_topic import Entry
 __all__ = ["OFF_SECONDS", "clock_offsets", "clocks"]
 
 OFF_SECONDS = 0.5
-"""A clock that is off by less is well: reports are sent within 0.2 s (measured), even from a busy process. Chosen."""
+"""A clock that is off by less is well. Chosen: far more than a report takes to be sent and appended."""
 WHAT = "clocks"
 
 

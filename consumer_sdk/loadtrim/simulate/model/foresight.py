@@ -51,7 +51,7 @@ class Foresight:
             sliced: partitions may be cut.
             counted: share of a replica's capacity that is counted on, above 0; above 1 some records may be late.
 
-        Cost: ``O(records log replicas)``, about 2 us a record.
+        Cost: ``O(records log replicas)``, 1 to 2 us a record.
         """
         found, replicas = [], 1
         left = [0] * self._partitions

@@ -34,7 +34,7 @@ from ...parameters import Fill, Mu, Parameters, Seconds
 from ...sizing.policy import Measure, View
 from ...values import LagMoment, Reason, Sizing
 from ..packers.least_loaded import with_lag
-from .packing import lag_after_burst, lag_before_burst, member_size, opened, violated
+from .packing import SampledLag, lag_after_burst, lag_before_burst, member_size, opened, violated
 from .shared import Cooldown, PaperState, held, unknown_cost, wanted
 
 __all__ = ["CLOSER24", "Closer24"]
@@ -50,7 +50,7 @@ class Closer24Parameters(Parameters, frozen=True, kw_only=True):
     cooldown_seconds: Cooldown = 0.0
     warmup_seconds: Annotated[Seconds, Meta(description="nothing is decided for this long at first")] = 0.0
     corrected: Annotated[bool, Meta(description="a DOWN never asks for more")] = True
-    sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = False
+    sampled_lag: SampledLag = False
 
     def __post_init__(self) -> None:
         if self.f_down >= self.f_up:
@@ -66,7 +66,7 @@ class FirstParameters(Closer24Parameters, frozen=True, kw_only=True):
 class Closer24AsRunParameters(Closer24Parameters, frozen=True, kw_only=True):
     """As in the authors' code."""
 
-    sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = True
+    sampled_lag: SampledLag = True
     cooldown_seconds: Cooldown = 10.0
     warmup_seconds: Annotated[Seconds, Meta(description="nothing is decided for this long at first")] = 15.0
     corrected: Annotated[bool, Meta(description="a DOWN never asks for more")] = False

@@ -18,15 +18,12 @@ members that were set to 100); limits are "at most" as in its integer program, n
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
-
-from msgspec import Meta
 
 from ...parameters import Mu, Parameters
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from ..packers.least_loaded import with_lag
-from .packing import lag_after_burst, member_size, opened, opened_in_one_pass, violated
+from .packing import SampledLag, lag_after_burst, member_size, opened, opened_in_one_pass, violated
 from .shared import Cooldown, PaperState, cooling, held, sized, unknown_cost, wanted
 
 __all__ = ["ICCBDC22", "Iccbdc22"]
@@ -37,14 +34,14 @@ class Iccbdc22Parameters(Parameters, frozen=True, kw_only=True):
 
     mu: Mu | None = None
     cooldown_seconds: Cooldown = 0.0
-    sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = False
+    sampled_lag: SampledLag = False
 
 
 class Iccbdc22AsRunParameters(Iccbdc22Parameters, frozen=True, kw_only=True):
     """As in the authors' code and their second experiment."""
 
     cooldown_seconds: Cooldown = 30.0
-    sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = True
+    sampled_lag: SampledLag = True
 
 
 ICCBDC22 = {"iccbdc22": Iccbdc22Parameters, "iccbdc22_as_run": Iccbdc22AsRunParameters}

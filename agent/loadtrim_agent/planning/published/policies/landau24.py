@@ -34,23 +34,25 @@ from .shared import PaperState, held, unknown_cost, wanted
 __all__ = ["LANDAU24", "Landau24"]
 
 
+Filled = Annotated[Fill, Meta(description="C over what a member can really do")]
+Interval = Annotated[Positive, Meta(description="it is packed anew after this long at the latest")]
 Limit = Annotated[Fill, Meta(description="share of a member above which it is packed anew (none: C)")]
 
 
 class Landau24Parameters(Parameters, frozen=True, kw_only=True):
     """As published."""
 
-    fill: Annotated[Fill, Meta(description="C over what a member can really do")] = 5.0 / 6.0
+    fill: Filled = 5.0 / 6.0
     limit: Limit | None = None
-    interval_seconds: Annotated[Positive, Meta(description="it is packed anew after this long at the latest")] = 30.0
+    interval_seconds: Interval = 30.0
 
 
 class Landau24AsRunParameters(Landau24Parameters, frozen=True, kw_only=True):
     """The authors' code has these."""
 
-    fill: Annotated[Fill, Meta(description="C over what a member can really do")] = 0.75
+    fill: Filled = 0.75
     limit: Limit | None = 1.0
-    interval_seconds: Annotated[Positive, Meta(description="it is packed anew after this long at the latest")] = 10.0
+    interval_seconds: Interval = 10.0
 
 
 LANDAU24: dict[str, type[Landau24Parameters]] = {

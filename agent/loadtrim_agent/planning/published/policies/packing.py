@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from ...placement.problem import Item
 from ...sizing.policy import View
 from ...values import LagMoment
 from ..packers.least_loaded import BinSize, bin_size, first_fit, least_loaded
 
-__all__ = ["lag_after_burst", "lag_before_burst", "member_size", "opened", "opened_in_one_pass", "violated"]
+__all__ = [
+    "SampledLag",
+    "lag_after_burst",
+    "lag_before_burst",
+    "member_size",
+    "opened",
+    "opened_in_one_pass",
+    "violated",
+]
+
+
+SampledLag = Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")]
 
 
 def member_size(view: View, fill: float, mu: float | None, *, whole_lag: bool = True) -> BinSize:
