@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from collections.abc import Mapping
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
+from loadtrim_agent.common.daemon_call import call_in_daemon
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.local_week import LocalWeek
 from loadtrim_agent.common.partition import Partition
@@ -93,21 +93,7 @@ class PlannerThread:
     async def decide(self, now: float, state: GroupState) -> DecisionRecord:
         """Make one decision at a time; wait for it however long it takes."""
         pending, self._pending = self._pending, list[TelemetryEntry]()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[DecisionRecord] = loop.create_future()
-
-        def think() -> None:
-            made: DecisionRecord | Exception
-            try:
-                made = self._decide(pending, now, state)
-            except Exception as error:
-                made = error
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(_settle, answer, made)
-
-        # A daemon thread, unlike an executor's, does not keep a process from exiting.
-        threading.Thread(target=think, name="loadtrim-planner", daemon=True).start()
-        return await answer
+        return await call_in_daemon(lambda: self._decide(pending, now, state), "planner")
 
     def _decide(self, pending: list[TelemetryEntry], now: float, state: GroupState) -> DecisionRecord:
         with taking_turns():
@@ -129,15 +115,6 @@ class PlannerThread:
             self._planner.observe(entry.record, entry.received_at, entry.logged_at)
         elif isinstance(entry.record, DecisionRecord):
             self._planner.remember(entry.record)
-
-
-def _settle(answer: asyncio.Future[DecisionRecord], made: DecisionRecord | Exception) -> None:
-    if answer.done():
-        return
-    if isinstance(made, Exception):
-        answer.set_exception(made)
-    else:
-        answer.set_result(made)
 
 
 class GroupView:

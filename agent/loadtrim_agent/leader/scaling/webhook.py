@@ -1,9 +1,8 @@
 """The scaling webhook: ``PUT <url>`` with the wanted state as JSON.
 
-Theory of operation: ``http.client`` in a daemon thread per request. It blocks, so it is kept off the loop; a
-thread pool would be joined at the interpreter's exit, where a webhook that hangs must hold up nobody. The
-time-out of a socket counts per call, so the loop keeps the time of the whole request; when it is over, or at
-:meth:`WebhookScaler.close`, the connection is shut down under the thread, which ends.
+Theory of operation: ``http.client`` in a daemon thread per request (:mod:`~loadtrim_agent.common.daemon_call`). The
+loop keeps the time of the whole request. When it is over, or at :meth:`WebhookScaler.close`, the connection is shut
+down under the thread, which ends (:mod:`.breakable`).
 """
 
 from __future__ import annotations
@@ -12,19 +11,18 @@ import asyncio
 import http.client
 import ipaddress
 import logging
-import socket
 import ssl
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from loadtrim_agent.common.daemon_call import DaemonCall
 from loadtrim_agent.common.settings import without_secrets
 
+from .breakable import BreakableConnection
 from .port import Answer, ScaleOutcome, ScaleRequest, one_line
 
 __all__ = ["ANSWER_BYTES_MAX", "TIMEOUT_SECONDS", "WebhookScaler", "check_webhook"]
@@ -102,22 +100,22 @@ class WebhookScaler:
         self._timeout = timeout
         self._tls = tls
         self._exchanges: set[_Exchange] = set()
-        self._abandoned: list[threading.Thread] = []
+        self._abandoned: list[DaemonCall[_HttpAnswer]] = []
         self._closed = False
 
     async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
         """One PUT. 2xx: ACCEPTED; 4xx: REFUSED; anything else, and no answer in time: FAILED."""
         if self._closed:
             return ScaleOutcome(Answer.FAILED, "the webhook is closed")
-        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+        self._abandoned = [call for call in self._abandoned if call.runs]
         if len(self._abandoned) >= ABANDONED_MAX:
             return self._failed(f"{len(self._abandoned)} earlier requests still hang; is the host's name known?")
         exchange = _Exchange(self._connect, self._path, _encoded(wanted), self._headers)
         self._exchanges.add(exchange)
         try:
-            exchange.start()
+            exchange.call.start()
             async with asyncio.timeout(self._timeout):
-                return self._judged(await exchange.answered)
+                return self._judged(await exchange.call.outcome)
         except TimeoutError:
             return self._failed(f"no answer within {self._timeout:g} s")
         except Exception as error:
@@ -127,7 +125,7 @@ class WebhookScaler:
         finally:
             self._exchanges.discard(exchange)
             exchange.break_off()
-            self._abandoned.append(exchange.thread)
+            self._abandoned.append(exchange.call)
 
     async def close(self) -> None:
         """Break off what is under way; those requests end as FAILED."""
@@ -182,77 +180,24 @@ class _Exchange:
         body: bytes,
         headers: dict[str, str],
     ) -> None:
-        self.answered: asyncio.Future[_HttpAnswer] = asyncio.get_running_loop().create_future()
-        self.thread = threading.Thread(target=self._run, name="loadtrim-webhook", daemon=True)
-        self._request = (connect, path, body, headers)
-        self._lock = threading.Lock()
-        self._connection: http.client.HTTPConnection | None = None
-        self._sock: socket.socket | None = None
-        self._broken_off = False
-
-    def start(self) -> None:
-        """Send.
-
-        Raises:
-            RuntimeError: the system gives no more threads.
-        """
-        self.thread.start()
+        self._connection = BreakableConnection(connect)
+        self._request = (path, body, headers)
+        self.call = DaemonCall(self._exchange, "webhook")
 
     def break_off(self) -> None:
         """Make the thread end soon; what it has not sent yet is never sent. Fine at any time."""
-        with self._lock:
-            self._broken_off = True
-            _shut_down(self._sock)
-            if self._connection is not None:
-                _shut_down(self._connection.sock)
-        if not self.answered.done():
-            self.answered.set_exception(ConnectionAbortedError("broken off"))
-            self.answered.exception()  # seen, so that asyncio does not report it when nobody waits any more
-
-    def _run(self) -> None:
-        try:
-            answer: _HttpAnswer | Exception = self._exchange()
-        except Exception as error:
-            answer = error
-        loop = self.answered.get_loop()
-        try:
-            loop.call_soon_threadsafe(self._settle, answer)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits
-
-    def _settle(self, answer: _HttpAnswer | Exception) -> None:
-        if self.answered.done():
-            return
-        if isinstance(answer, Exception):
-            self.answered.set_exception(answer)
-        else:
-            self.answered.set_result(answer)
+        self._connection.break_off()
+        self.call.give_up(ConnectionAbortedError("broken off"))
 
     def _exchange(self) -> _HttpAnswer:
-        connect, path, body, headers = self._request
-        connection = self._connection = connect()
-        try:
-            connection.connect()
-            with self._lock:
-                # The connection forgets its socket while an answer is still read from it.
-                self._sock = connection.sock
-                if self._broken_off:
-                    raise ConnectionAbortedError("broken off")
+        path, body, headers = self._request
+        with self._connection.opened() as connection:
             connection.request("PUT", path, body, headers)
             with connection.getresponse() as response:
                 accepted = HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
                 text = b"" if accepted else response.read(ANSWER_BYTES_MAX)
                 location = response.getheader("Location")
                 return _HttpAnswer(response.status, response.reason, text.decode(errors="replace"), location)
-        finally:
-            connection.close()
-
-
-def _shut_down(sock: socket.socket | None) -> None:
-    if sock is not None:
-        with suppress(OSError):  # not connected any more
-            # Of the plain socket, because that of TLS changes state which the request's thread is using.
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _encoded(wanted: ScaleRequest) -> bytes:

@@ -7,7 +7,6 @@ environment names, and each has a time-out: the library has neither by default.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -16,6 +15,8 @@ from types import ModuleType
 from typing import Any, Final
 
 import msgspec
+
+from loadtrim_agent.common.daemon_call import call_in_daemon
 
 from .api import ApiError, Conversation
 from .target import Target
@@ -85,8 +86,8 @@ class ClusterApi:
     async def conversation(self) -> AsyncIterator[Conversation]:
         """Open a client with the token and the certificates of now."""
         # The one reads files, the other compiles for a third of a second.
-        account = await asyncio.to_thread(Account.read, self._account)
-        module = await asyncio.to_thread(library)
+        account = await call_in_daemon(lambda: Account.read(self._account), "account")
+        module = await call_in_daemon(library, "kubernetes")
         client = _make_client(module, account)
         try:
             yield ClusterConversation(module, client, self.namespace)
