@@ -117,6 +117,8 @@ class _Pod:
     started_at: str = ""
     last_state: dict[str, Any] = field(default_factory=dict)
     """Of the run before this one."""
+    ended_at: str = ""
+    """When it was seen that the container has ended by itself; empty: it has not."""
     runs_again_at: float | None = None
     """Set while the container has ended by itself, and is to be started again."""
 
@@ -131,6 +133,8 @@ class Node:
         start: makes the container of a pod, given the pod as JSON; None: it cannot be started, and stays pending.
         probe_seconds: between two readiness probes.
         restart_seconds: from the end of a container by itself until it is started again.
+        relist_seconds: between two looks at which the end of a container by itself is noticed. A kubelet asks its
+            runtime once a second.
     """
 
     plane: ControlPlane
@@ -138,11 +142,15 @@ class Node:
     start: Callable[[dict[str, Any]], Running | None]
     probe_seconds: float = PROBE_SECONDS
     restart_seconds: float = RESTART_SECONDS
+    relist_seconds: float = 0.0
     pods: dict[str, _Pod] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     """Pods in the order in which their deletion was seen."""
+    told_at: dict[str, float] = field(default_factory=dict)
+    """Pod -> when the API server had taken the end of its container, seconds since the epoch."""
 
     def __post_init__(self) -> None:
+        self._relists_at = 0.0
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="test-node", daemon=True)
         self.problem: Exception | None = None
@@ -176,6 +184,8 @@ class Node:
 
     def _look(self) -> None:
         there = {item["metadata"]["name"]: item for item in self.plane.call("GET", self.path)["items"]}
+        if relists := time.monotonic() >= self._relists_at:
+            self._relists_at = time.monotonic() + self.relist_seconds
         for name in self.pods.keys() - there.keys():
             self.pods.pop(name).running.kill()
         for name, item in there.items():
@@ -187,7 +197,9 @@ class Node:
             elif "deletionTimestamp" in item["metadata"]:
                 self._end(self.pods[name], item)
             elif self.pods[name].running.has_ended():
-                self._start_again(self.pods[name], item)
+                self.pods[name].ended_at = self.pods[name].ended_at or _now()
+                if relists or self.pods[name].runs_again_at is not None:
+                    self._start_again(self.pods[name], item)
             else:
                 self._probe(self.pods[name])
 
@@ -228,10 +240,12 @@ class Node:
             pod.runs_again_at = time.monotonic() + self.restart_seconds
             pod.ready = False
             run = {"exitCode": 137, "reason": "Error", "containerID": f"test://{pod.started_at}/{pod.uid}"}
-            pod.last_state = {"terminated": run | {"startedAt": pod.started_at, "finishedAt": _now()}}
+            pod.last_state = {"terminated": run | {"startedAt": pod.started_at, "finishedAt": pod.ended_at}}
             self._write(pod)
+            self.told_at[pod.name] = time.time()
         elif time.monotonic() >= pod.runs_again_at and (running := self.start(item)) is not None:
             pod.running, pod.started_at, pod.runs_again_at, pod.probed_at = running, _now(), None, 0.0
+            pod.ended_at = ""
 
     def _container(self, pod: _Pod) -> dict[str, Any]:
         runs = pod.runs_again_at is None

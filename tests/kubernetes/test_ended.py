@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import random
 import time
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,44 +15,28 @@ from demo.checker import check
 from demo.journal import read_run
 from loadtrim.testing import Cluster
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
+from loadtrim_agent.leader.scaling.kubernetes.pod import Pod
 from loadtrim_agent.leader.scaling.kubernetes.pod_reader import PodReader
 
-from .node import Process
+from .group import start
+from .node import Node
+from .recovery import Recoveries, pods_that_say_where_they_are
 from .shop import Shop, manifests, wait_until
-from .test_group import PARTITIONS, Services, running
+from .test_group import Services
 
 pytestmark = pytest.mark.kubernetes
-PODS = 3
 KILLS = 6
 SESSION_SECONDS = 10.0
 """The default session timeout, after which the group notices by itself."""
+LOAD_SECONDS = 90
 
 
-@pytest.fixture
-def services(kafka: Cluster, shop: Shop, tmp_path: Path) -> Iterator[Services]:
-    """Three pods that say where they are, and may read pods."""
-    for item in manifests("ended/rbac.yaml"):
-        shop.create(item)
-    with running(Services(kafka, shop, tmp_path, scaler="none", says_pod=True), PODS) as made:
-        wait_until("all partitions", lambda: sum(owned(made).values()) == PARTITIONS)
+@pytest.fixture(params=[True, False], ids=["watched", "silent"])
+def services(kafka: Cluster, shop: Shop, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Services]:
+    """Three pods that say where they are; they are watched, or read when they have fallen silent."""
+    made = Services(kafka, shop, tmp_path, scaler="none", says_pod=True, watches=request.param, relist_seconds=1.0)
+    with pods_that_say_where_they_are(made):
         yield made
-
-
-def owned(services: Services) -> dict[str, int]:
-    """Return pod -> partitions that it says it owns, of those that answer."""
-    found = {}
-    for pod in services.shop.pods():
-        with suppress(OSError, KeyError):
-            with urllib.request.urlopen(f"http://127.0.0.1:{services.ports[pod]}/status", timeout=1.0) as answer:
-                (agent,) = json.load(answer)["agents"]
-            found[pod] = len(agent["partitions"]) if agent["state"] == "stable" else 0
-    return found
-
-
-def leads(services: Services, pod: str) -> bool:
-    with urllib.request.urlopen(f"http://127.0.0.1:{services.ports[pod]}/status", timeout=1.0) as answer:
-        (agent,) = json.load(answer)["agents"]
-    return bool(agent["leads"])
 
 
 @pytest.mark.kafka
@@ -64,48 +45,29 @@ def test_partitions_of_a_killed_container_are_owned_within_seconds(
     services: Services, record_property: pytest.RecordProperty
 ) -> None:
     """Six kills, the leader among them, of containers that are started again after two seconds. Nothing is lost."""
-    draw = random.Random(11)
-    took: list[float] = []
-    with ThreadPoolExecutor() as pool:
-        playing = pool.submit(services.play, (60.0, 75))
-        time_of_the_load = time.monotonic() + 10.0
+    with ThreadPoolExecutor() as pool, Recoveries(services) as recoveries:
+        playing = pool.submit(services.play, (60.0, LOAD_SECONDS))
+        time_of_the_load = time.monotonic() + 5.0
         wait_until("the load", lambda: time.monotonic() > time_of_the_load)
         for number in range(KILLS):
-            wait_until("all pods", lambda: len(owned(services)) == PODS and min(owned(services).values()) > 0)
-            pods = services.shop.pods()
-            pod = next(each for each in pods if leads(services, each)) if number % 2 else draw.choice(pods)
-            took.append(kill(services, pod))
+            # Every third one soon after its group has changed.
+            recoveries.kill(leader=bool(number % 2), settle=(0.5, 1.5) if number % 3 == 2 else (6.0, 7.0))
         playing.result()
-    record_property("seconds", took)
-    print(f"\nowned again after {', '.join(f'{seconds:.2f}' for seconds in took)} s")
-    assert max(took) < SESSION_SECONDS / 2
+    record_property("seconds", [kill.seconds for kill in recoveries.kills])
+    print(f"\n{recoveries.table()}")
+    assert max(kill.seconds for kill in recoveries.kills) < SESSION_SECONDS / 2
     services.shop.scale(0)
     wait_until("the last pod's end", lambda: not services.shop.pods())
     verdict = check(read_run(services.journal))
     assert verdict.ok, str(verdict)
-    assert verdict.done == 60 * 75
-
-
-def kill(services: Services, pod: str) -> float:
-    """Kill a pod's process, and return the seconds until processes that live own all partitions."""
-    node = services.node
-    assert node is not None
-    process = node.running(pod)
-    assert isinstance(process, Process)
-    had = owned(services)[pod]
-    assert had
-    process.kill()
-    began = time.monotonic()
-    process.process.wait()
-    services.supervisor.exited(process.process.pid)
-    # The container that is started again may own some of them by then: it is another process, and another member.
-    wait_until("owners", lambda: sum(owned(services).values()) == PARTITIONS, 30.0)
-    return time.monotonic() - began
+    assert verdict.done == 60 * LOAD_SECONDS
 
 
 async def test_the_example_s_right_is_the_one_that_it_takes(shop: Shop) -> None:
     """Without it the refusal says which; with it a pod that is not there is another answer."""
-    reader = PodReader(shop.account)
+    reader = PodReader(shop.account, "app=payments")
+    with pytest.raises(ApiError, match='cannot watch resource "pods"'):
+        await reader.watch(lambda kind, pod: None)
     with pytest.raises(ApiError, match='cannot get resource "pods"') as raised:
         await reader.pod("payments-0")
     assert raised.value.status == 403
@@ -115,3 +77,40 @@ async def test_the_example_s_right_is_the_one_that_it_takes(shop: Shop) -> None:
         with pytest.raises(ApiError) as raised:
             await reader.pod("payments-0")
     assert (raised.value.status, str(raised.value)) == (404, 'pods "payments-0" not found')
+
+
+async def test_a_watch_shows_the_selected_pods_as_they_are_and_as_they_change(shop: Shop) -> None:
+    """`list` is no right that it takes. Another selector shows none; a wrong one is refused."""
+    for item in manifests("ended/rbac.yaml"):
+        await asyncio.to_thread(shop.create, item)
+    await asyncio.to_thread(shop.deploy, 2)
+    await asyncio.to_thread(wait_until, "two pods", lambda: len(shop.pods()) == 2)
+    events: dict[str, list[tuple[str, Pod]]] = {"app=payments": [], "app=orders": []}
+
+    def take(selector: str, kind: str, pod: Pod) -> None:
+        events[selector].append((kind, pod))
+
+    watches = [
+        asyncio.create_task(PodReader(shop.account, selector).watch(partial(take, selector))) for selector in events
+    ]
+    seen = events["app=payments"]
+
+    async def until(count: int) -> None:
+        async with asyncio.timeout(10.0):
+            while len(seen) < count:
+                assert not any(watch.done() for watch in watches), watches
+                await asyncio.sleep(0.01)
+
+    await until(2)
+    assert [kind for kind, _ in seen] == ["ADDED", "ADDED"]
+    with Node(shop.plane, shop.namespace, start):
+        await until(6)
+    assert {kind for kind, _ in seen[2:]} == {"MODIFIED"}
+    assert {pod.metadata.name for _, pod in seen} == set(await asyncio.to_thread(shop.pods))
+    assert events["app=orders"] == []
+    for watch in watches:
+        watch.cancel()
+    await asyncio.gather(*watches, return_exceptions=True)
+    with pytest.raises(ApiError) as raised:
+        await PodReader(shop.account, "app in in").watch(lambda kind, pod: None)
+    assert raised.value.status == 400

@@ -45,6 +45,10 @@ class Services:
     scaler: str = "kubernetes"
     says_pod: bool = False
     """Each says which pod it is in, so that others see when it has ended."""
+    watches: bool = True
+    """Pods that say so are watched."""
+    relist_seconds: float = 0.0
+    """As of the node."""
     group: str = field(default_factory=lambda: f"payments-{uuid.uuid4().hex[:8]}")
     ports: dict[str, int] = field(default_factory=dict)
     """Pod -> the port of its HTTP server."""
@@ -68,6 +72,7 @@ class Services:
             "LOADTRIM_HTTP": f"127.0.0.1:{port}",
             "LOADTRIM_SCALER": self.scaler,
             "LOADTRIM_KUBERNETES_POD_UID": pod["metadata"]["uid"] if self.says_pod else "",
+            "LOADTRIM_KUBERNETES_POD_SELECTOR": "app=payments" if self.says_pod and self.watches else "",
             "KUBERNETES_SERVICE_HOST": self.shop.plane.host,
             "KUBERNETES_SERVICE_PORT": str(self.shop.plane.port),
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
@@ -122,7 +127,7 @@ def services(kafka: Cluster, shop: Shop, tmp_path: Path) -> Iterator[Services]:
 @contextlib.contextmanager
 def running(made: Services, pods: int = 1) -> Iterator[Services]:
     shop = made.shop
-    with Node(shop.plane, shop.namespace, made.start) as node:
+    with Node(shop.plane, shop.namespace, made.start, relist_seconds=made.relist_seconds) as node:
         made.node = node
         shop.deploy(pods)
         wait_until("the first pods", lambda: shop.ready() == pods)

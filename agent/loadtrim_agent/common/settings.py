@@ -77,6 +77,9 @@ class ClusterSettings(ScalerSettings, frozen=True, kw_only=True):
     its membership at once; it takes the right to get pods."""
 
 
+    kubernetes_pod_selector: str = ""
+    """Labels of the group's pods, e.g. ``app=payments``. Given, the leader and one other member watch them, and need
+    not wait until a member is silent; it takes the right to watch pods."""
 class AgentSettings(ClusterSettings, frozen=True, kw_only=True):
     """What the user may set. Durations in seconds. The constructor checks nothing; see :func:`out_of_range`."""
 

@@ -134,8 +134,10 @@ class Services(AgentObserver):
         agent.tasks.spawn_contained(reconciler.run(), "scaler")
         agent.tasks.spawn_contained(agent.condition.watch_loop(), "watch")
         if settings.kubernetes_pod_uid:
-            self._ended_pods = EndedPods(PodReader(), agent, self._fence)
+            reader = PodReader(selector=settings.kubernetes_pod_selector)
+            self._ended_pods = EndedPods(reader, agent, self._fence)
             agent.tasks.spawn_contained(self._ended_pods.run(), "ended pods")
+            agent.tasks.spawn_contained(self._ended_pods.keep_watch(), "watch of pods")
         sources = StatusSources(
             settings=settings,
             group=self._group,

@@ -8,18 +8,29 @@ only believed to be gone keeps it (docs/decisions/group-protocol.md).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
+from aiokafka import AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import KafkaError, UnknownMemberIdError, for_code
 from aiokafka.protocol.group import LeaveGroupRequest
 
+from loadtrim.errors import UsageError
 from loadtrim_agent.common.host import process_id, start_of
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.envelope import COORDINATION
+from loadtrim_agent.wire.ownership_records import LeftRecord
 
 from .connection import Connection
+from .control_topic import topic_of
 from .group import ObservedGroup
 
 __all__ = ["EndedProcesses", "end_memberships", "members_of"]
+
+log = logging.getLogger("loadtrim")
 
 END_SECONDS = 8.0
 """The longest time of a try. Chosen: most of the session timeout, after which the group knows by itself."""
@@ -56,20 +67,49 @@ async def end_memberships(connection: Connection, group: str, members: Iterable[
     Raises:
         KafkaError: it could not be told. It notices by the session timeout.
     """
-    ended = 0
+    ended = []
     client = AIOKafkaClient(**connection.client_options())
+    async with _announcing(connection, group) as announce:
+        try:
+            await client.bootstrap()
+            node = await client.coordinator_lookup(CoordinationType.GROUP, group)
+            for member in members:
+                request = LeaveGroupRequest(group, member)
+                answer = await client.send(node, request, group=ConnectionGroup.COORDINATION)
+                if answer.error_code not in (0, UnknownMemberIdError.errno):
+                    raise for_code(answer.error_code)()
+                if answer.error_code == 0:
+                    ended.append(member)
+        finally:
+            await client.close()
+        await announce(ended)
+    return len(ended)
+
+
+@contextlib.asynccontextmanager
+async def _announcing(connection: Connection, group: str) -> AsyncIterator[Callable[[Iterable[str]], Awaitable[None]]]:
+    """Tell the group's log of members that have left. Members that do not hear it ask by their next heartbeat.
+
+    The producer is started beside all else in the block, which takes as long.
+    """
+    producer = AIOKafkaProducer(**connection.client_options())
+    starting = asyncio.ensure_future(producer.start())
+
+    async def announce(members: Iterable[str]) -> None:
+        try:
+            await starting
+            for member in members:
+                record = LeftRecord(group=group, member=member, at=time.time())
+                await producer.send_and_wait(topic_of(group), encode(record), partition=COORDINATION)
+        except (KafkaError, OSError, UsageError) as error:
+            log.debug("The log of %s was not told that members have left: %r", group, error)
+
     try:
-        await client.bootstrap()
-        node = await client.coordinator_lookup(CoordinationType.GROUP, group)
-        for member in members:
-            request = LeaveGroupRequest(group, member)
-            answer = await client.send(node, request, group=ConnectionGroup.COORDINATION)
-            if answer.error_code not in (0, UnknownMemberIdError.errno):
-                raise for_code(answer.error_code)()
-            ended += answer.error_code == 0
+        yield announce
     finally:
-        await client.close()
-    return ended
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await producer.stop()
 
 
 class EndedProcesses:

@@ -26,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Pod", "has_ended"]
+__all__ = ["Pod", "ended_before", "has_ended"]
 
 NOT_SEEN: Final = frozenset({"ContainerStatusUnknown", "Unknown"})
 """Reasons of a run whose end nobody saw. Source: ``kubelet_pods.go`` of Kubernetes, ``restart.go`` of containerd."""
@@ -83,6 +83,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
+    @property
+    def has_terminated_run(self) -> bool:
+        """A container has ended, and may run again."""
+        return any(each.state.terminated or each.last_state.terminated for each in self.status.container_statuses)
+
 
 def has_ended(pod: Pod, uid: str, said_at: float) -> str:
     """Return how the process ended that said something at a time, in words; empty: that is not certain.
@@ -92,23 +97,47 @@ def has_ended(pod: Pod, uid: str, said_at: float) -> str:
         uid: of the process's pod: a StatefulSet gives a name again, and another cluster has it, too.
         said_at: time of any record of the process, by the clock of its machine, seconds since the epoch.
     """
-    if pod.metadata.uid != uid or len(pod.spec.containers) != 1 or len(pod.status.container_statuses) != 1:
-        return ""
-    if pod.spec.host_pid or pod.spec.share_process_namespace:
-        return ""
-    if any(each.restart_policy == "Always" for each in pod.spec.init_containers):
-        return ""
-    (container,) = pod.status.container_statuses
-    run = container.state.terminated or container.last_state.terminated
-    if run is None or not run.container_id or run.reason in NOT_SEEN:
-        return ""
-    if run.started_at is None or run.finished_at is None:
+    run = _last_run(pod, uid)
+    if run is None or run.started_at is None or run.finished_at is None:
         return ""
     if not run.started_at.timestamp() <= said_at < run.finished_at.timestamp() + WHOLE_SECONDS:
         return ""
-    if (now := container.state.running) is not None and not (
+    if (now := pod.status.container_statuses[0].state.running) is not None and not (
         # In the second of its start the record may be of the new process.
         now.started_at is not None and said_at < now.started_at.timestamp()
     ):
         return ""
     return f"{run.reason or 'ended'}, exit code {run.exit_code}"
+
+
+def ended_before(pod: Pod, uid: str, first_said_at: float, last_said_at: float) -> str:
+    """Return the same for a process that nobody has missed yet: more has to be certain, for it may be talking.
+
+    A status that tells of an end may be old, and the container may run again. The process of the next run has said
+    nothing before the end of this one, in whatever second that was. One that said something later has not ended.
+
+    Args:
+        pod: as it was when its status was written.
+        uid: as in :func:`has_ended`.
+        first_said_at: time of the earliest record of the process that is known.
+        last_said_at: time of the latest one.
+    """
+    run = _last_run(pod, uid)
+    if run is None or run.finished_at is None or first_said_at >= run.finished_at.timestamp():
+        return ""
+    return has_ended(pod, uid, first_said_at) and has_ended(pod, uid, last_said_at)
+
+
+def _last_run(pod: Pod, uid: str) -> _Run | None:
+    """Return the last run of the pod's one container that has terminated, where the runtime saw that."""
+    if pod.metadata.uid != uid or len(pod.spec.containers) != 1 or len(pod.status.container_statuses) != 1:
+        return None
+    if pod.spec.host_pid or pod.spec.share_process_namespace:
+        return None
+    if any(each.restart_policy == "Always" for each in pod.spec.init_containers):
+        return None
+    (container,) = pod.status.container_statuses
+    run = container.state.terminated or container.last_state.terminated
+    if run is None or not run.container_id or run.reason in NOT_SEEN:
+        return None
+    return run

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from loadtrim_agent.leader.scaling.kubernetes.pod import Pod, has_ended
+from loadtrim_agent.leader.scaling.kubernetes.pod import Pod, ended_before, has_ended
 
 UID = "6f1c"
 
@@ -123,3 +123,37 @@ def test_of_two_containers_nothing_tells_which_one_it_was() -> None:
     other = deepcopy(pod["status"]["containerStatuses"][0]) | {"name": "proxy"}
     pod["status"]["containerStatuses"].append(other)
     assert not ends(pod)
+
+
+def ends_before(pod: dict[str, Any], first: float, last: float) -> bool:
+    return bool(ended_before(convert_pod(pod), UID, first, last))
+
+
+def test_a_process_that_talked_before_the_end_and_not_after_it_is_gone() -> None:
+    """The last word may be of the second of the end, which the API server cuts off."""
+    assert ends_before(status(terminated()), 150.0, 199.0)
+    assert ends_before(status(terminated()), 150.0, 200.9)
+    assert ends_before(status(running(203), terminated()), 150.0, 200.9)
+
+
+@pytest.mark.parametrize(("first", "last"), [(200.0, 200.0), (200.7, 200.9), (150.0, 201.0), (99.0, 199.0)])
+def test_a_status_that_is_older_than_what_was_said_ends_nobody(first: float, last: float) -> None:
+    """The process of the next run may talk already; what was said later or before is of no process of this run."""
+    assert not ends_before(status(terminated()), first, last)
+
+
+def test_an_old_status_of_a_container_that_runs_again_ends_nobody() -> None:
+    assert not ends_before(status(running(200), terminated()), 200.1, 200.2)
+    assert not ends_before(status(running(200), terminated()), 199.0, 200.2), "a clock that was set"
+    assert not ends_before(status(running(100)), 150.0, 199.0)
+
+
+@pytest.mark.parametrize("uid", ["another", ""])
+def test_a_status_of_another_pod_ends_nobody(uid: str) -> None:
+    assert not ended_before(convert_pod(status(terminated())), uid, 150.0, 199.0)
+
+
+def test_runs_that_have_terminated_are_seen_wherever_they_stand() -> None:
+    assert convert_pod(status(terminated())).has_terminated_run
+    assert convert_pod(status(running(200), terminated())).has_terminated_run
+    assert not convert_pod(status(running(200))).has_terminated_run
