@@ -23,6 +23,7 @@ _PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
+    "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     "Service": "/api/v1/namespaces/{}/services",
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
 }

@@ -39,6 +39,7 @@ CASES = [
     ("metric-keda",),
     ("ended",),
     ("operations",),
+    ("lease", "ended", "operations"),
     ("metric-hpa", "ended", "operations"),
 ]
 
@@ -115,7 +116,9 @@ def test_the_api_server_takes_all_of_it(shop: Shop, defined: None, tmp_path: Pat
     publishes = any(component.startswith("metric") for component in components)
     assert "replicas" not in deployment["spec"]
     assert environment["LOADTRIM_SCALER"]["value"] == ("metric" if publishes else "kubernetes")
-    assert kinds.count("Role") == (not publishes) + ("ended" in components)
+    assert kinds.count("Role") == (not publishes) + ("ended" in components) + ("lease" in components)
+    names = {item["metadata"]["name"] for item in items if item["kind"] == "Lease"}
+    assert names == {e["value"] for name, e in environment.items() if name == "LOADTRIM_KUBERNETES_LEASE"}
     assert pod.get("automountServiceAccountToken", True) is (not publishes or "ended" in components)
 
 

@@ -67,6 +67,8 @@ class ScalerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of the workload; empty: the pod's."""
     kubernetes_foreign: ForeignReplicas = "correct"
     """``respect`` leaves replicas that another writer set until another number is wanted; ``correct`` does not."""
+    kubernetes_lease: str = ""
+    """Name of a Lease in the workload's namespace that the leader holds before it changes anything; empty: none."""
 
 
 class ClusterSettings(ScalerSettings, frozen=True, kw_only=True):
@@ -75,11 +77,11 @@ class ClusterSettings(ScalerSettings, frozen=True, kw_only=True):
     kubernetes_pod_uid: str = ""
     """The pod's uid, from the downward API. Given, members see by a pod's status that its container has ended, and end
     its membership at once; it takes the right to get pods."""
-
-
     kubernetes_pod_selector: str = ""
     """Labels of the group's pods, e.g. ``app=payments``. Given, the leader and one other member watch them, and need
     not wait until a member is silent; it takes the right to watch pods."""
+
+
 class AgentSettings(ClusterSettings, frozen=True, kw_only=True):
     """What the user may set. Durations in seconds. The constructor checks nothing; see :func:`out_of_range`."""
 

@@ -162,6 +162,8 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         super().__init__(**settings)
         self._pool = pool
         self._retry_seconds = retry_seconds(settings)
+        self.cluster_id = ""
+        """The cluster's own name, as the last answer tells it; empty: none has told it."""
 
     async def bootstrap(self) -> None:
         """Connect.
@@ -268,6 +270,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
             if not metadata.brokers:
                 return False
             cluster_metadata.update_metadata(metadata)
+            self.cluster_id = getattr(metadata, "cluster_id", None) or self.cluster_id
             return True
         their_log.error("Unable to update metadata from %s", nodes)
         cluster_metadata.failed_update(None)

@@ -142,6 +142,11 @@ class Agent:
         return self.driver.machine.trace()
 
     @property
+    def cluster_id(self) -> str:
+        """The Kafka cluster's own name; empty: it is not known yet, or the brokers do not tell."""
+        return self.connections.client.cluster_id
+
+    @property
     def log(self) -> ControlLog | None:
         """The control topic; None: it cannot be used."""
         return self.control.log

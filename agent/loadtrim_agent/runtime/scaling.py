@@ -9,6 +9,9 @@ from loadtrim_agent.common.settings import AgentSettings
 from loadtrim_agent.delivery.gate import DeliveryGate
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
+from loadtrim_agent.leader.scaling.kubernetes.lease import Claim
+from loadtrim_agent.leader.scaling.kubernetes.lease_renewal import LeaseRenewal
+from loadtrim_agent.leader.scaling.kubernetes.manager import field_manager
 from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
 from loadtrim_agent.leader.scaling.kubernetes.target import Target, target_of
 from loadtrim_agent.leader.scaling.metric import MetricScaler
@@ -26,12 +29,16 @@ ORDERED_BY_CLUSTER = frozenset({"kubernetes", "metric"})
 class _Group(Protocol):
     def snapshot(self) -> MachineSnapshot: ...
 
+    @property
+    def cluster_id(self) -> str: ...
+
 
 class LeaseFence:
     """The scaler's fence: the lease of this member, and the generation that it leads, once it has an agent.
 
-    Implements :class:`~loadtrim_agent.leader.scaling.kubernetes.api.WriteFence` and
-    :class:`~loadtrim_agent.leader.scaling.metric.Leadership`.
+    Implements :class:`~loadtrim_agent.leader.scaling.kubernetes.api.WriteFence`,
+    :class:`~loadtrim_agent.leader.scaling.metric.Leadership` and
+    :class:`~loadtrim_agent.leader.scaling.kubernetes.lease_renewal.Leader`.
     """
 
     def __init__(self) -> None:
@@ -52,6 +59,15 @@ class LeaseFence:
         group = self._group.snapshot()
         return group.generation if group.is_leader else None
 
+    def claim(self) -> Claim | None:
+        """Return by which name the member leads: of its group, and of the Kafka cluster that has elected it."""
+        generation = self.generation()
+        if self._group is None or generation is None:
+            return None
+        group = self._group.snapshot()
+        holder = f"{field_manager(group.config.group)}@{self._group.cluster_id}"
+        return Claim(holder=holder, member=group.member, generation=generation)
+
 
 def make_scaler(settings: AgentSettings, fence: LeaseFence, instances: Instances) -> Scaler:
     """Return the scaler that the settings name.
@@ -63,7 +79,8 @@ def make_scaler(settings: AgentSettings, fence: LeaseFence, instances: Instances
         return WebhookScaler(settings.scaler_url, settings.scaler_token or None)
     if settings.scaler == "kubernetes":
         api = ClusterApi(settings.kubernetes_namespace)
-        return KubernetesScaler(_target_of(settings), api, fence, settings.kubernetes_foreign)
+        lease = LeaseRenewal(settings.kubernetes_lease, fence, api) if settings.kubernetes_lease else None
+        return KubernetesScaler(_target_of(settings), api, fence, settings.kubernetes_foreign, lease)
     if settings.scaler == "metric":
         return MetricScaler(fence, instances, _ordered(settings))
     return NoneScaler()

@@ -19,6 +19,7 @@ from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.loop import LeaderLoop
 from loadtrim_agent.leader.scaling.kubernetes.pod_reader import PodReader
+from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
 from loadtrim_agent.leader.scaling.metric import MetricScaler
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
@@ -133,6 +134,8 @@ class Services(AgentObserver):
         agent.tasks.spawn_contained(self.metering.run_loads(reports), "loads")
         agent.tasks.spawn_contained(reconciler.run(), "scaler")
         agent.tasks.spawn_contained(agent.condition.watch_loop(), "watch")
+        if isinstance(self._scaler, KubernetesScaler) and self._scaler.lease is not None:
+            agent.tasks.spawn_contained(self._scaler.lease.run(), "Lease")
         if settings.kubernetes_pod_uid:
             reader = PodReader(selector=settings.kubernetes_pod_selector)
             self._ended_pods = EndedPods(reader, agent, self._fence)

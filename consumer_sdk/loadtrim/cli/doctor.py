@@ -14,7 +14,15 @@ from aiokafka.errors import KafkaError
 from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError, UsageError
 from loadtrim.observer.checkup import Finding, Needs, Verdict, checkup, unreachable
 from loadtrim.observer.clock_checkup import clock_offsets, clocks
-from loadtrim.observer.cluster_checkup import look_at_cluster, look_at_executor, look_at_pods, published_where
+from loadtrim.observer.cluster_checkup import (
+    NAMED_ELSEWHERE,
+    NAMED_IN_POD,
+    look_at_cluster,
+    look_at_executor,
+    look_at_lease,
+    look_at_pods,
+    published_where,
+)
 from loadtrim.observer.connection import CLIENT_LOG, Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic, topic_of
 from loadtrim.observer.kubeconfig import KubeconfigApi
@@ -100,13 +108,16 @@ async def _look_at_orchestrator(args: argparse.Namespace, settings: Settings) ->
     else:
         api = KubeconfigApi(args.kubeconfig, args.context, args.namespace, args.service_account)
         target = parse_target(named) if named else None
+    named_by = NAMED_IN_POD if args.kubeconfig is None else NAMED_ELSEWHERE
     found = []
     if settings.scaler == "metric":
-        found += [published_where(settings.http), *await look_at_executor(api, target)]
+        found += [published_where(settings.http), *await look_at_executor(api, target, named_by=named_by)]
     elif settings.scaler == "kubernetes" or args.kubeconfig is not None:
-        found += await look_at_cluster(api, target, args.group)
+        found += await look_at_cluster(api, target, args.group, named_by=named_by)
+    if settings.kubernetes_lease:
+        found += await look_at_lease(api, settings.kubernetes_lease, args.group)
     if settings.kubernetes_pod_uid:
-        found += await look_at_pods(api)
+        found += await look_at_pods(api, watched=bool(settings.kubernetes_pod_selector))
     return found
 
 

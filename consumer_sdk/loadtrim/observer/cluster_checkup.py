@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError, Conversation, WorkloadApi
 from loadtrim_agent.leader.scaling.kubernetes.foreign import other_group_of
+from loadtrim_agent.leader.scaling.kubernetes.manager import field_manager
 from loadtrim_agent.leader.scaling.kubernetes.target import Target
 
 from .checkup import Finding, Verdict
 
-__all__ = ["look_at_cluster", "look_at_executor", "look_at_pods", "published_where"]
+__all__ = [
+    "NAMED_ELSEWHERE",
+    "NAMED_IN_POD",
+    "look_at_cluster",
+    "look_at_executor",
+    "look_at_lease",
+    "look_at_pods",
+    "published_where",
+]
 
+NAMED_IN_POD = "LOADTRIM_KUBERNETES_TARGET=deployment/NAME"
+NAMED_ELSEWHERE = "--workload deployment/NAME"
+"""The line that names the workload, in a pod and with a kubeconfig."""
 _AUTOSCALERS = Target("autoscaling", "v2", "horizontalpodautoscalers", "")
 """KEDA's ScaledObject makes one of these, too."""
 _PODS = Target("", "v1", "pods", "")
@@ -20,10 +33,19 @@ _EXECUTOR = "autoscaler"
 _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 
-async def look_at_cluster(api: WorkloadApi, target: Target | None, group: str) -> list[Finding]:
-    """Return what a leader needs that scales the workload itself, in the order in which it does. Changes nothing."""
+async def look_at_cluster(
+    api: WorkloadApi, target: Target | None, group: str, *, named_by: str = NAMED_IN_POD
+) -> list[Finding]:
+    """Return what a leader needs that scales the workload itself, in the order in which it does. Changes nothing.
+
+    Args:
+        api: the API server.
+        target: the workload; None: it is not known.
+        group: that the leader leads.
+        named_by: what makes the workload known, where it is not.
+    """
     if target is None:
-        return [_no_workload()]
+        return [_no_workload(named_by)]
     try:
         async with api.conversation() as conversation:
             reads = await conversation.permits(target, "get")
@@ -39,20 +61,63 @@ async def look_at_cluster(api: WorkloadApi, target: Target | None, group: str) -
         return [_away(error)]
 
 
-async def look_at_pods(api: WorkloadApi) -> list[Finding]:
-    """Return whether a member may read the pods of those that have fallen silent."""
+async def look_at_lease(api: WorkloadApi, name: str, group: str) -> list[Finding]:
+    """Return whether a leader may hold the Lease that is named, and whether another group holds it.
+
+    Args:
+        api: the API server.
+        name: of the Lease.
+        group: that the leader leads; its Kafka cluster is not known here.
+    """
+    lease = Target("coordination.k8s.io", "v1", "leases", name)
     try:
         async with api.conversation() as conversation:
-            return [_right(api, _PODS, "get", "", allowed=await conversation.permits(_PODS, "get"))]
+            found = [
+                _right(api, lease, verb, "", allowed=await conversation.permits(lease, verb))
+                for verb in ("get", "update")
+            ]
+            return [*found, await _lease(conversation, name, group)]
     except ApiError as error:
         return [_away(error)]
 
 
-async def look_at_executor(api: WorkloadApi, target: Target | None) -> list[Finding]:
+async def _lease(conversation: Conversation, name: str, group: str) -> Finding:
+    what = f"Lease {name}"
+    try:
+        lease = await conversation.lease(name)
+    except ApiError as error:
+        if error.status == HTTPStatus.FORBIDDEN:
+            return Finding(what=what, verdict=Verdict.UNKNOWN, detail="it may not be read")
+        remedy = "kubectl apply -f examples/kubernetes/lease/lease.yaml" if error.status == HTTPStatus.NOT_FOUND else ""
+        detail = f"{error.status} {error.message}"
+        return Finding(what=what, verdict=Verdict.MISSING, detail=detail, remedy=remedy)
+    if lease.holder and lease.holder.rpartition("@")[0] != field_manager(group):
+        detail = f"held by {lease.holder!r}, renewed {lease.spec.renew_time}: one workload, one group"
+        return Finding(what=what, verdict=Verdict.MISSING, detail=detail)
+    held = f"held by {lease.holder}, renewed {lease.spec.renew_time}" if lease.holder else "nobody holds it"
+    return Finding(what=what, verdict=Verdict.OK, detail=held)
+
+
+async def look_at_pods(api: WorkloadApi, *, watched: bool) -> list[Finding]:
+    """Return whether a member may read the pods of those that have fallen silent.
+
+    Args:
+        api: the API server.
+        watched: ``LOADTRIM_KUBERNETES_POD_SELECTOR`` is set, so that two members watch them, too.
+    """
+    verbs = ("get", "watch") if watched else ("get",)
+    try:
+        async with api.conversation() as conversation:
+            return [_right(api, _PODS, verb, "", allowed=await conversation.permits(_PODS, verb)) for verb in verbs]
+    except ApiError as error:
+        return [_away(error)]
+
+
+async def look_at_executor(api: WorkloadApi, target: Target | None, *, named_by: str = NAMED_IN_POD) -> list[Finding]:
     """Return whether one autoscaler executes what the leader publishes (``LOADTRIM_SCALER=metric``)."""
     if target is None:
-        detail = "the workload is not known, so neither is what scales it"
-        return [Finding(what=_EXECUTOR, verdict=Verdict.UNKNOWN, detail=detail)]
+        detail = "the workload is not known, so neither is what scales it; name the one that has the group's pods:"
+        return [Finding(what=_EXECUTOR, verdict=Verdict.UNKNOWN, detail=detail, remedy=named_by)]
     try:
         async with api.conversation() as conversation:
             if not await conversation.permits(_AUTOSCALERS, "list"):
@@ -81,9 +146,12 @@ def published_where(http: str) -> Finding:
     return Finding(what=what, verdict=Verdict.OK, detail=f"the leader answers at {http}, paths /replicas and /metrics")
 
 
-def _no_workload() -> Finding:
-    detail = "neither LOADTRIM_KUBERNETES_TARGET nor the pod's name tells it"
-    return Finding(what="workload", verdict=Verdict.MISSING, detail=detail)
+def _no_workload(named_by: str) -> Finding:
+    untold = "neither LOADTRIM_KUBERNETES_TARGET nor the pod's name tells it"
+    if named_by == NAMED_ELSEWHERE:
+        untold = "nothing tells it from elsewhere than a pod, so no right was asked for"
+    detail = f"{untold}; name the one that has the group's pods:"
+    return Finding(what="workload", verdict=Verdict.MISSING, detail=detail, remedy=named_by)
 
 
 def _away(error: ApiError) -> Finding:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from loadtrim.observer.checkup import Finding, Verdict
-from loadtrim.observer.cluster_checkup import look_at_cluster, look_at_executor, look_at_pods, published_where
+from loadtrim.observer.cluster_checkup import (
+    NAMED_ELSEWHERE,
+    look_at_cluster,
+    look_at_executor,
+    look_at_lease,
+    look_at_pods,
+    published_where,
+)
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
 from unit.leader.scaling.kubernetes.fake_cluster import FakeCluster
@@ -61,16 +68,49 @@ async def test_an_api_server_that_is_away_and_a_workload_that_is_not_known() -> 
     (finding,) = await look(cluster)
     assert (finding.verdict, finding.what) == (Verdict.MISSING, "API server")
     (finding,) = await look_at_cluster(cluster, None, "g")
-    assert "LOADTRIM_KUBERNETES_TARGET" in finding.detail
+    assert finding.remedy == "LOADTRIM_KUBERNETES_TARGET=deployment/NAME"
+
+
+async def test_who_asks_from_elsewhere_is_told_what_names_the_workload() -> None:
+    """No setting of a pod and no pod's name is there to tell it."""
+    (finding,) = await look_at_cluster(FakeCluster(3), None, "g", named_by=NAMED_ELSEWHERE)
+    assert (finding.verdict, finding.remedy) == (Verdict.MISSING, "--workload deployment/NAME")
+    assert "LOADTRIM" not in finding.detail
+    (finding,) = await look_at_executor(FakeCluster(3), None, named_by=NAMED_ELSEWHERE)
+    assert (finding.verdict, finding.remedy) == (Verdict.UNKNOWN, "--workload deployment/NAME")
 
 
 async def test_who_looks_at_pods_has_to_read_them() -> None:
     cluster = FakeCluster(3)
-    (finding,) = await look_at_pods(cluster)
+    (finding,) = await look_at_pods(cluster, watched=False)
     assert (finding.what, finding.verdict) == ("get pods", Verdict.MISSING)
     assert finding.remedy == '- {apiGroups: [""], resources: [pods], verbs: [get]}'
     cluster.permitted.add(("get", "pods"))
-    assert verdicts(await look_at_pods(cluster)) == ["ok"]
+    assert verdicts(await look_at_pods(cluster, watched=False)) == ["ok"]
+    assert verdicts(await look_at_pods(cluster, watched=True)) == ["ok", "missing"]
+    cluster.permitted.add(("watch", "pods"))
+    assert verdicts(await look_at_pods(cluster, watched=True)) == ["ok", "ok"]
+
+
+async def test_a_lease_has_to_be_there_for_this_group() -> None:
+    cluster = FakeCluster(3)
+    found = await look_at_lease(cluster, "payments", "g")
+    assert verdicts(found) == ["missing", "missing", "ok"]
+    assert found[1].remedy == (
+        "- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [payments], verbs: [update]}"
+    )
+    cluster.permitted |= {("get", "leases"), ("update", "leases")}
+    assert verdicts(await look_at_lease(cluster, "payments", "g")) == ["ok", "ok", "ok"]
+    cluster.lease_document["spec"] = {"holderIdentity": "loadtrim-g@k1", "renewTime": "2026-01-01T00:00:00.000000Z"}
+    assert verdicts(await look_at_lease(cluster, "payments", "g")) == ["ok", "ok", "ok"]
+    (*_, held) = await look_at_lease(cluster, "payments", "orders")
+    assert (held.verdict, "held by 'loadtrim-g@k1'" in held.detail) == (Verdict.MISSING, True)
+    cluster.lease_document = None
+    (*_, gone) = await look_at_lease(cluster, "payments", "g")
+    assert (gone.verdict, gone.remedy.partition(" ")[0]) == (Verdict.MISSING, "kubectl")
+    cluster.lease_fails = ApiError(403, "no")
+    (*_, unread) = await look_at_lease(cluster, "payments", "g")
+    assert unread.verdict is Verdict.UNKNOWN
 
 
 async def test_exactly_one_autoscaler_executes_what_is_published() -> None:

@@ -1,10 +1,12 @@
-"""The port to the API server: two requests and how they fail."""
+"""The port to the API server: its requests, and how they fail."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
+from .lease import WorkloadLease
 from .target import Target
 from .workload import Workload
 
@@ -37,6 +39,15 @@ class Conversation(Protocol):
         """Change the replicas of the workload as it was at ``version``. ApiError 409: it is another one by now.
 
         ``manager`` is the name of the change in its ``managedFields``.
+        """
+
+    async def lease(self, name: str) -> WorkloadLease:
+        """Read a Lease of the namespace. ApiError 404: there is none of this name."""
+
+    async def put_lease(self, name: str, document: Mapping[str, Any]) -> WorkloadLease:
+        """Write a Lease as it was at the version that is in it. ApiError 409: it is another one by now.
+
+        Without a version it is made, where that is permitted.
         """
 
     async def permits(self, target: Target, verb: str, part: str = "") -> bool:

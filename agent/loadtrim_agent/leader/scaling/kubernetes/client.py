@@ -19,6 +19,7 @@ import msgspec
 from loadtrim_agent.common.daemon_call import call_in_daemon
 
 from .api import ApiError, Conversation
+from .lease import WorkloadLease
 from .target import Target
 from .workload import Workload
 
@@ -155,6 +156,22 @@ class ClusterConversation:
             )
         )
 
+    async def lease(self, name: str) -> WorkloadLease:
+        return _lease_of(
+            await self._answered(
+                self._calls.get_namespaced_custom_object(**self._lease_path(name), _request_timeout=REQUEST_SECONDS)
+            )
+        )
+
+    async def put_lease(self, name: str, document: Mapping[str, Any]) -> WorkloadLease:
+        return _lease_of(
+            await self._answered(
+                self._calls.replace_namespaced_custom_object(
+                    **self._lease_path(name), body=dict(document), _request_timeout=REQUEST_SECONDS
+                )
+            )
+        )
+
     async def permits(self, target: Target, verb: str, part: str = "") -> bool:
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
         answer: Any = await self._answered(
@@ -184,6 +201,9 @@ class ClusterConversation:
         )
         return tuple(item.metadata.name for item in msgspec.convert(answer, _Autoscalers).items if item.scales(target))
 
+    def _lease_path(self, name: str) -> dict[str, str]:
+        return self._path(Target("coordination.k8s.io", "v1", "leases", name))
+
     def _path(self, target: Target) -> dict[str, str]:
         return {
             "group": target.group,
@@ -202,6 +222,13 @@ class ClusterConversation:
             raise ApiError(0, f"the API server gave no answer within {REQUEST_SECONDS:g} s") from None
         except OSError as error:
             raise ApiError(0, f"the API server cannot be talked to: {error}") from None
+
+
+def _lease_of(answer: Any) -> WorkloadLease:
+    try:
+        return WorkloadLease.read(answer)
+    except msgspec.ValidationError as error:
+        raise ApiError(0, f"The Lease cannot be read: {error}") from None
 
 
 class _Named(msgspec.Struct, frozen=True):

@@ -32,11 +32,13 @@ class ForeignChanges:
 
     Args:
         respect: a foreign number stands until the leader wants another one than it did then.
+        leased: the group holds the workload by a Lease, so that no other group does, whoever wrote last.
         clock: seconds.
     """
 
-    def __init__(self, *, respect: bool, clock: Callable[[], float]) -> None:
+    def __init__(self, *, respect: bool, leased: bool, clock: Callable[[], float]) -> None:
         self._respect = respect
+        self._leased = leased
         self._clock = clock
         self._written: int | None = None
         """Replicas that a leader has written, or this one found as it wanted them; None: it knows of none."""
@@ -52,7 +54,7 @@ class ForeignChanges:
     def refuses(self, target: Target, workload: Workload, wanted: ScaleRequest) -> str:
         """Return why the replicas are left as they are, in words; empty: they may be written."""
         now, found = self._clock(), workload.replicas
-        if other := other_group(workload, wanted):
+        if not self._leased and (other := other_group(workload, wanted)):
             return (
                 f"Two groups scale {target}: {quoted(other)} set its {found} replicas, {quoted(wanted.group)} wants "
                 f"{wanted.replicas} and holds. Give each a workload of its own, or LOADTRIM_SCALER=none to one. If the "

@@ -2,6 +2,7 @@
 
 Theory of operation, for each request, of which the reconciler makes one at a time::
 
+    a Lease is named, and another holds it              refused
     read the workload
         replicas are as wanted                          accepted, and what keeps pods from being ready is told
         written last by another group                   refused: two groups cannot both own them
@@ -9,7 +10,7 @@ Theory of operation, for each request, of which the reconciler makes one at a ti
         fewer are wanted, and ready pods not counted    refused
         fewer are wanted, and a ready pod would go      read again until the readiness has arrived, or time is over
         fewer are wanted, and one that works is unwell  read again for some probes: it may have failed only one
-    write the replicas, naming the version that was read, while the member's lease holds
+    write the replicas, naming the version that was read, while the member's lease holds, and the Lease
         another version by now                          read again
 
 A request may be broken off for a newer one, above all where it waits. A write that was under way may still be carried
@@ -31,6 +32,7 @@ from loadtrim_agent.common.clock import boot_time
 from ..port import Answer, ScaleOutcome, ScaleRequest, one_line
 from .api import ApiError, Conversation, WorkloadApi, WriteFence
 from .foreign import ForeignChanges, other_group
+from .lease_renewal import LeaseRenewal
 from .manager import field_manager, quoted
 from .target import Target
 from .workload import Workload, not_yet, one_is_unwell, shortfall, uncounted
@@ -62,6 +64,7 @@ class KubernetesScaler:
         fence: whether the member may still act for its group.
         foreign: what becomes of replicas that somebody else has written: left until the leader wants another number
             (``respect``), or corrected at once.
+        lease: the group's hold on the workload; None: the user has named no Lease.
         clock: seconds, of the boot-time clock.
     """
 
@@ -76,12 +79,14 @@ class KubernetesScaler:
         api: WorkloadApi,
         fence: WriteFence,
         foreign: Foreign = "correct",
+        lease: LeaseRenewal | None = None,
         clock: Callable[[], float] = boot_time,
     ) -> None:
         self._target = target
         self._api = api
         self._fence = fence
-        self._foreign = ForeignChanges(respect=foreign == "respect", clock=clock)
+        self.lease = lease
+        self._foreign = ForeignChanges(respect=foreign == "respect", leased=lease is not None, clock=clock)
         self._requests: set[asyncio.Timeout] = set()
         self._closed = False
 
@@ -100,6 +105,8 @@ class KubernetesScaler:
                 self._requests.add(scope)
                 try:
                     async with self._api.conversation() as conversation:
+                        if refused := await self._lease_refuses(conversation):
+                            return refused
                         return await self._converse(conversation, self._target, wanted)
                 finally:
                     self._requests.discard(scope)
@@ -140,6 +147,8 @@ class KubernetesScaler:
                 continue
             if not self._fence.holds():
                 return ScaleOutcome(Answer.FAILED, "this member's lease has run out: nothing was changed")
+            if refused := await self._lease_refuses(api):
+                return refused
             try:
                 await api.set_replicas(target, wanted.replicas, workload.version, field_manager(wanted.group))
             except ApiError as error:
@@ -149,6 +158,25 @@ class KubernetesScaler:
                 continue
             self._foreign.wrote(wanted.replicas)
             return ScaleOutcome(Answer.ACCEPTED, f"{target}: {workload.replicas} -> {wanted.replicas}")
+
+    async def _lease_refuses(self, api: Conversation) -> ScaleOutcome | None:
+        """Take the Lease where it is not held, and return the outcome where that is not possible; None: it is held.
+
+        The last look before a write: what is held now was renewed a moment ago, or is taken anew.
+        """
+        if self.lease is None or self.lease.holds():
+            return None
+        try:
+            why = await self.lease.take(api)
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            why = (
+                f"403 Forbidden: the ServiceAccount's Role has to permit get and update on leases (apiGroups "
+                f"[coordination.k8s.io], resourceNames [{self.lease.name}], namespace {self._api.namespace}). The API "
+                f"server says: {error.message}"
+            )
+        return ScaleOutcome(Answer.REFUSED, one_line(f"nothing was changed: {why}")) if why else None
 
     def _settled(self, target: Target, workload: Workload, wanted: ScaleRequest) -> ScaleOutcome | None:
         """Return the outcome where nothing is to be written; None: something is."""

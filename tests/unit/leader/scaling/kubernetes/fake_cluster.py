@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError, Conversation
+from loadtrim_agent.leader.scaling.kubernetes.lease import WorkloadLease
 from loadtrim_agent.leader.scaling.kubernetes.target import Target
 from loadtrim_agent.leader.scaling.kubernetes.workload import Workload
 
@@ -62,6 +64,17 @@ class FakeCluster:
         self.autoscaled_by: tuple[str, ...] = ()
         self.ordinals: dict[str, int] = {}
         """Of a StatefulSet."""
+        self.lease_document: Any = {"metadata": {"name": "payments", "resourceVersion": "1"}}
+        """The Lease; None: there is none."""
+        self.lease_requests: list[str] = []
+        self.lease_fails: ApiError | None = None
+        """How requests for the Lease end; None: well."""
+        self.lease_loses_answer = False
+        """The next write of the Lease is carried out, and its answer does not arrive."""
+        self.lease_seconds = 0.0
+        """A write of the Lease takes so long to be answered."""
+        self.lease_create = True
+        """A Lease may be made."""
 
     def change(self, replicas: int, writer: str = "kubectl") -> None:
         """Somebody else changes the replicas."""
@@ -92,6 +105,41 @@ class FakeCluster:
         if self.loses_answer:
             self.loses_answer = False
             raise ApiError(0, "the API server gave no answer within 5 s")
+
+    def touch_lease(self) -> None:
+        """Another version of the Lease is there."""
+        metadata = self.lease_document["metadata"]
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+
+    async def lease(self, name: str) -> WorkloadLease:
+        self._asks_for_lease("get")
+        if self.lease_document is None:
+            raise ApiError(404, f'leases.coordination.k8s.io "{name}" not found')
+        return WorkloadLease.read(deepcopy(self.lease_document))
+
+    async def put_lease(self, name: str, document: Mapping[str, Any]) -> WorkloadLease:
+        self._asks_for_lease("put")
+        named = document["metadata"].get("resourceVersion")
+        if self.lease_document is None:
+            if named:
+                raise ApiError(409, "the object has been deleted")
+            if not self.lease_create:
+                raise ApiError(403, 'cannot create resource "leases"')
+        elif named != self.lease_document["metadata"]["resourceVersion"]:
+            raise ApiError(409, "the object has been modified")
+        self.lease_document = deepcopy(dict(document))
+        self.lease_document["metadata"].setdefault("resourceVersion", "0")
+        self.touch_lease()
+        await asyncio.sleep(self.lease_seconds)
+        if self.lease_loses_answer:
+            self.lease_loses_answer = False
+            raise ApiError(0, "the API server gave no answer within 5 s")
+        return WorkloadLease.read(deepcopy(self.lease_document))
+
+    def _asks_for_lease(self, verb: str) -> None:
+        self.lease_requests.append(verb)
+        if self.lease_fails is not None:
+            raise self.lease_fails
 
     async def permits(self, target: Target, verb: str, part: str = "") -> bool:
         await self._arrives()

@@ -9,6 +9,8 @@ import pytest
 
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
 from loadtrim_agent.leader.scaling.kubernetes.foreign import FOREIGN_MAX, FOREIGN_SECONDS
+from loadtrim_agent.leader.scaling.kubernetes.lease import Claim
+from loadtrim_agent.leader.scaling.kubernetes.lease_renewal import HOLD_SECONDS, LeaseRenewal
 from loadtrim_agent.leader.scaling.kubernetes.manager import field_manager
 from loadtrim_agent.leader.scaling.kubernetes.scaler import (
     CONFLICTS_MAX,
@@ -489,4 +491,95 @@ async def test_a_workload_that_is_being_deleted_is_left_alone() -> None:
     bench = Bench(3)
     bench.cluster.deleted = True
     assert (await bench.ask(5))[0] is Answer.REFUSED
+    assert bench.cluster.writes == []
+
+
+class Leased(Bench):
+    """A scaler whose group holds its workload by a Lease."""
+
+    def __init__(self, replicas: int = 3, holder: str = "loadtrim-g@k", generation: int = 1) -> None:
+        super().__init__(replicas)
+        self.claimed: Claim | None = Claim(holder=holder, member="m", generation=generation)
+        self.join(self.cluster)
+
+    def join(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+        self.lease = LeaseRenewal("payments", self, cluster, clock=lambda: self.now)
+        self.scaler = KubernetesScaler(DEPLOYMENT, cluster, self.fence, lease=self.lease, clock=lambda: self.now)
+
+    def claim(self) -> Claim | None:
+        return self.claimed
+
+
+async def test_the_lease_is_taken_before_anything_is_written_and_asked_for_once() -> None:
+    bench = Leased()
+    bench.cluster.before_write = lambda: bench.cluster.lease_requests.append("write")
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED
+    assert (await bench.ask(5))[0] is Answer.ACCEPTED
+    assert bench.cluster.lease_requests == ["get", "put", "write", "write"]
+
+
+async def test_who_does_not_hold_the_lease_changes_nothing() -> None:
+    bench, other = Leased(), Leased(holder="loadtrim-g@elsewhere")
+    other.join(bench.cluster)
+    assert (await bench.ask(3))[0] is Answer.ACCEPTED, "also where nothing is to be written"
+    answer, detail = await other.ask(9)
+    assert answer is Answer.REFUSED
+    assert "nothing was changed: the Lease payments is held by 'loadtrim-g@k'" in detail
+    assert bench.cluster.writes == []
+
+
+async def test_a_leader_that_wakes_up_changes_nothing_though_its_fence_and_its_version_hold() -> None:
+    """Nobody has changed the workload meanwhile, so that nothing else would keep it from writing its old wish."""
+    frozen, next_one = Leased(), Leased(generation=2)
+    next_one.join(frozen.cluster)
+    assert (await frozen.ask(4))[0] is Answer.ACCEPTED
+    frozen.cluster.set_ready(4)
+    assert (await next_one.ask(4))[0] is Answer.ACCEPTED
+    frozen.now += HOLD_SECONDS
+    answer, detail = await frozen.ask(9)
+    assert answer is Answer.REFUSED
+    assert "generation 2 of this group" in detail
+    assert frozen.cluster.writes == [4]
+
+
+async def test_a_lease_that_is_lost_while_a_victim_is_waited_for_is_missed_before_the_write() -> None:
+    bench, other = Leased(), Leased(holder="loadtrim-orders@k")
+    other.join(bench.cluster)
+    request = asyncio.create_task(bench.ask(2, "payments-b"))
+    await asyncio.sleep(1.0)
+    for now in (1000.0, 1031.0):  # not renewed: its process stood still, say
+        other.now = now
+        outcome = await other.ask(3)
+    assert outcome[0] is Answer.ACCEPTED
+    bench.now += HOLD_SECONDS
+    bench.cluster.set_ready(2)
+    answer, detail = await request
+    assert answer is Answer.REFUSED
+    assert "held by 'loadtrim-orders@k'" in detail
+    assert bench.cluster.writes == []
+
+
+async def test_with_a_lease_the_number_of_a_group_that_has_gone_is_no_obstacle() -> None:
+    bench = Leased()
+    bench.cluster.change(9, "loadtrim-former")
+    bench.cluster.set_ready(4)
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED
+    assert bench.cluster.writes == [4]
+
+
+async def test_a_missing_right_on_the_lease_is_told_with_its_rule() -> None:
+    bench = Leased()
+    bench.cluster.lease_fails = ApiError(403, 'cannot get resource "leases"')
+    answer, detail = await bench.ask(4)
+    assert answer is Answer.REFUSED
+    assert "permit get and update on leases (apiGroups [coordination.k8s.io], resourceNames [payments]" in detail
+    assert bench.cluster.writes == []
+
+
+async def test_a_lease_that_cannot_be_asked_for_is_a_failure() -> None:
+    bench = Leased()
+    bench.cluster.lease_fails = ApiError(0, "the API server cannot be talked to: refused", 7.0)
+    outcome = await bench.scaler.request(wanted(4))
+    assert (outcome.answer, outcome.retry_after_seconds) == (Answer.FAILED, 7.0)
     assert bench.cluster.writes == []
