@@ -5,6 +5,7 @@ There is no kubelet: :mod:`kubernetes.node` plays it. Everything ends with this 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import ssl
 import subprocess
@@ -13,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -20,6 +22,7 @@ from loadtrim.testing.guard import ProcessGuard
 from loadtrim.testing.ports import free_ports
 
 from .binaries import binaries
+from .lag import LaggingWay
 
 __all__ = ["ADMIN_TOKEN", "ControlPlane", "kubeconfig_of"]
 
@@ -30,6 +33,13 @@ GATES: Final = "HPAConfigurableTolerance=true"
 """What is on by default in releases after this one, and the examples use."""
 AUTOSCALER_SECONDS: Final = 1.0
 """Between two looks of a HorizontalPodAutoscaler; 15 s unless set."""
+AUDIT: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+"""What pods ask is written down; the tests and the controllers ask as the administrator."""
 CONTROLLERS = (
     "deployment-controller",
     "disruption-controller",
@@ -50,8 +60,11 @@ class ControlPlane:
         self._programs = binaries()
         self._temporary = tempfile.TemporaryDirectory(prefix="loadtrim-kubernetes-")
         self.directory = Path(self._temporary.name)
-        self._etcd, self._etcd_peer, self.port = free_ports(3)
+        self._etcd, self._etcd_peer, self.port, late = free_ports(4)
+        self.controllers_way = LaggingWay(self.port, late)
+        """The controllers' way to the API server."""
         self._guard = ProcessGuard([self.directory])
+        self._way = contextlib.ExitStack()
 
     @property
     def host(self) -> str:
@@ -68,6 +81,7 @@ class ControlPlane:
 
     def __enter__(self) -> Self:
         try:
+            self._way.enter_context(self.controllers_way)
             self._start()
         except BaseException:
             self.close()
@@ -80,6 +94,7 @@ class ControlPlane:
     def close(self) -> None:
         """End all processes, and remove their data."""
         self._guard.close()
+        self._way.close()
         self._temporary.cleanup()
 
     def call(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
@@ -109,11 +124,29 @@ class ControlPlane:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         return str(self.call("POST", path, body)["status"]["token"])
 
+    def requests_of(self, namespace: str) -> list[tuple[float, str]]:
+        """Return what pods of a namespace have asked so far, with the time: ``get deployments``, say.
+
+        A watch is in it twice: when it begins, and when it ends.
+        """
+        pods, found = f"system:serviceaccount:{namespace}:", []
+        for line in (self.directory / "audit.log").read_text().splitlines():
+            event = json.loads(line)
+            if event["user"]["username"].startswith(pods):
+                resource = "/".join(
+                    filter(None, (event["objectRef"].get(part) for part in ("resource", "subresource")))
+                )
+                at = datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
+                found.append((at, f"{event['verb']} {resource}"))
+        return found
+
     # -- start ---------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         key = self.directory / "accounts.key"
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        policy = self.directory / "audit.json"
+        policy.write_text(json.dumps(AUDIT))
         (self.directory / "tokens.csv").write_text(f'{ADMIN_TOKEN},admin,1,"system:masters"\n')
         self._run(
             "etcd",
@@ -138,11 +171,13 @@ class ControlPlane:
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
             "--endpoint-reconciler-type=none",
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self.directory / 'audit.log'}",
             f"--feature-gates={GATES}",
             "-v=0",
         )
         self._wait("the API server", lambda: self.authorities.exists() and self.call("GET", "/readyz") == "ok")
-        self._run_controllers(self.url, key)
+        self._run_controllers(f"https://{self.host}:{self.controllers_way.port}", key)
         self._wait("the controllers", self._accounts_are_made)
 
     def _run_controllers(self, server: str, key: Path) -> None:

@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sys
+import time
 import urllib.request
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -33,6 +36,11 @@ SERVICE = Path(__file__).parents[2] / "examples" / "payments" / "service.py"
 PARTITIONS = 8
 BUSY_SECONDS = 0.02
 SCALE_SECONDS = 60.0
+PODS = 3
+SETTLE_SECONDS = 15.0
+STEADY_SECONDS = 60.0
+REQUESTS_MAX = 0.2
+"""Requests per second of a group that is as it wants. Source: the target."""
 
 
 @dataclass
@@ -45,10 +53,13 @@ class Services:
     scaler: str = "kubernetes"
     says_pod: bool = False
     """Each says which pod it is in, so that others see when it has ended."""
+    replicas_min: int = 1
     watches: bool = True
     """Pods that say so are watched."""
     relist_seconds: float = 0.0
     """As of the node."""
+    lease: str = ""
+    """Name of the Lease that the leader holds."""
     group: str = field(default_factory=lambda: f"payments-{uuid.uuid4().hex[:8]}")
     ports: dict[str, int] = field(default_factory=dict)
     """Pod -> the port of its HTTP server."""
@@ -72,6 +83,8 @@ class Services:
             "LOADTRIM_HTTP": f"127.0.0.1:{port}",
             "LOADTRIM_SCALER": self.scaler,
             "LOADTRIM_KUBERNETES_POD_UID": pod["metadata"]["uid"] if self.says_pod else "",
+            "LOADTRIM_MIN_REPLICAS": str(self.replicas_min),
+            "LOADTRIM_KUBERNETES_LEASE": self.lease,
             "LOADTRIM_KUBERNETES_POD_SELECTOR": "app=payments" if self.says_pod and self.watches else "",
             "KUBERNETES_SERVICE_HOST": self.shop.plane.host,
             "KUBERNETES_SERVICE_PORT": str(self.shop.plane.port),
@@ -153,6 +166,36 @@ def test_the_leader_scales_its_own_deployment_up_and_down(services: Services) ->
     """2.4 busy seconds a second want three pods, 0.04 want one. Nothing is lost or repeated."""
     assert services.play((120.0, 25), (2.0, 25)) >= 3
     goes_down_and_ends(services, 120 * 25 + 2 * 25)
+
+
+@pytest.mark.slow
+def test_a_group_that_is_as_it_wants_asks_next_to_nothing(
+    kafka: Cluster, shop: Shop, tmp_path: Path, record_property: pytest.RecordProperty
+) -> None:
+    """Three pods with all that asks: scaler, Lease, and pods that are watched. By what the API server wrote down."""
+    for file in ("ended/rbac.yaml", "lease/lease.yaml", "lease/rbac.yaml"):
+        for item in manifests(file):
+            shop.create(item)
+    made = Services(kafka, shop, tmp_path, says_pod=True, lease="payments-replicas", replicas_min=PODS)
+    with running(made, PODS), ThreadPoolExecutor() as pool:
+        # A leader that has measured nothing yet wants nothing.
+        playing = pool.submit(made.play, (2.0, int(2 * SETTLE_SECONDS + STEADY_SECONDS)))
+        lease = shop.path("Lease", "payments-replicas")
+        wait_until("the Lease", lambda: bool(shop.plane.call("GET", lease).get("spec", {}).get("holderIdentity")))
+        holder = shop.plane.call("GET", lease)["spec"]["holderIdentity"]
+        assert re.fullmatch(rf"loadtrim-{made.group}@[-_A-Za-z0-9]{{22}}", holder), "the group, and its Kafka cluster"
+        time.sleep(SETTLE_SECONDS)
+        began = time.time()
+        time.sleep(STEADY_SECONDS)
+        asked = Counter(what for at, what in shop.plane.requests_of(shop.namespace) if began <= at)
+        before = Counter(what for at, what in shop.plane.requests_of(shop.namespace) if at < began)
+        playing.result()
+    record_property("asked", dict(asked))
+    print(f"\nin {STEADY_SECONDS:g} s: {dict(asked)}")
+    assert asked.total() / STEADY_SECONDS <= REQUESTS_MAX
+    assert set(asked) <= {"update leases", "watch pods"}
+    assert asked["update leases"] >= STEADY_SECONDS / 10.0 - 1.0
+    assert before["watch pods"] >= 2, "the leader's and another's"
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -52,6 +53,28 @@ def test_the_drained_pod_goes(group: Group, costs: str) -> None:
         assert set(pods) - set(group.shop.pods()) == {victim}
         assert group.request(PODS).accepted
         group.wait_for(PODS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lag", [0.3, 1.0])
+def test_the_drained_pod_goes_where_the_controllers_know_late(group: Group, lag: float) -> None:
+    """Twenty times each: of pods, of their sets and of the workload they hear so much later. All others are cheaper."""
+    draw = random.Random(11)
+    with group.shop.plane.controllers_way.late_by(lag):
+        for _ in range(ROUNDS):
+            pods = group.shop.pods()
+            victim = draw.choice(pods)
+            for pod in pods:
+                cost(group, pod, 100 if pod == victim else -100)
+            group.drain(victim)
+            began = time.monotonic()
+            outcome = group.request(PODS - 1, victim)
+            assert outcome.answer is Answer.ACCEPTED, outcome.detail
+            assert time.monotonic() - began > lag, "they have seen the victim"
+            wait_until("the victim's end", lambda: len(group.shop.pods()) == PODS - 1)
+            assert set(pods) - set(group.shop.pods()) == {victim}
+            assert group.request(PODS).accepted
+            group.wait_for(PODS)
 
 
 def test_nothing_goes_before_the_victim_is_drained(group: Group) -> None:

@@ -67,7 +67,7 @@ class LeavingRecord(Envelope, frozen=True, kw_only=True, tag="leaving"):
 
 
 class LeftRecord(Envelope, frozen=True, kw_only=True, tag="left"):
-    """The writer sends its LeaveGroup: everybody joins now."""
+    """The writer sends its LeaveGroup: everybody joins now. For a process that has ended others do both."""
 
     generation: Generation = -1
 
