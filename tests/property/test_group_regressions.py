@@ -27,7 +27,8 @@ from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.protocol.partitions import PartitionTable
 from loadtrim_agent.protocol.prefetch import Prefetches
 from loadtrim_agent.protocol.session import Session
-from loadtrim_agent.wire.ownership_records import HelloRecord, MovePlan, RejoinRecord, ReleaseRecord
+from loadtrim_agent.protocol.slices import Slices
+from loadtrim_agent.wire.ownership_records import HelloRecord, MovePlan, PromiseRecord, RejoinRecord, ReleaseRecord
 from sim.controllog import AppendFate
 from sim.coordinator import CommitRequest, GroupState, HeartbeatRequest, JoinRequest, SyncRequest
 from sim.invariants import Violation
@@ -571,3 +572,63 @@ def without_believing_or_asking_for_what_is_claimed(patch: Patch) -> None:
 def test_7_a_claim_that_the_leader_does_not_know_is_looked_into() -> None:
     rule = without_believing_or_asking_for_what_is_claimed
     fails_without(rule, new_leader_that_has_not_heard_of_new_partitions, "I4")
+
+
+# -- 14: slices --------------------------------------------------------------------------------------------------------
+
+
+def rebalance_before_the_promise_is_read() -> None:
+    """A waits at its bound for its promise. A member comes, and the promise lands a generation late."""
+    world = Script()
+    world.cost_seconds = lambda: 0.05
+    a, b = world.members_in(2)
+    world.produce(P0, 4)
+    world.run(0.06)
+    world.next_append(a, PromiseRecord, AppendFate(land_seconds=2.0, answer_seconds=2.0))
+    a.slice(P0, b.member, 2)
+    world.run(0.1)
+    world.join()
+    world.settle()
+    world.run(3.0)
+    assert world.owner(P0) is a
+    assert world.data[P0].done_below == 4
+
+
+def test_14_a_rebalance_undoes_bounds() -> None:
+    def kept_at_their_bounds(patch: Patch) -> None:
+        patch.setattr(Slices, "drop_all", lambda self: None)
+
+    fails_without(kept_at_their_bounds, rebalance_before_the_promise_is_read, "I4")
+
+
+def promise_that_came_second() -> None:
+    """A and B promise to C without knowing of each other, and B's lands first: A keeps its partition."""
+    world = Script(topics=(("orders", 2),))
+    world.cost_seconds = lambda: 0.05
+    a, b, c = world.members_in(3)
+    world.moved(P1, a, b)
+    for partition in (P0, P1):
+        world.produce(partition, 4)
+    world.run(0.06)
+    world.next_append(a, PromiseRecord, AppendFate(land_seconds=0.02))
+    a.slice(P0, c.member, 3)
+    b.slice(P1, c.member, 3)
+    world.run(1.0)
+    assert world.owner(P1) is c
+    assert world.owner(P0) is a
+
+
+def test_14_a_promise_that_came_second_does_not_count() -> None:
+    def first_or_not(patch: Patch) -> None:
+        def given(self: Slices, now: float, record: PromiseRecord) -> bool:
+            counts = read(self, now, record)
+            found = self._slices.get(record.key)
+            if found is not None:
+                found.counts = True
+            return counts
+
+        read = Slices.read
+        patch.setattr(Slices, "read", given)
+        patch.setattr(Slices, "_end", lambda self, found, why: None)
+
+    fails_without(first_or_not, promise_that_came_second, "I4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,7 @@ class Chaos:
         self._on = True
         """Whether faults are still made."""
         self._last_crash_only = True
+        self._slices = random.Random(f"slices of {seed}")
         world = self.world
         world.cost_seconds = self._cost
         world.listener_seconds = lambda: self.rng.choice((0.0, 0.0, 0.0, self.rng.uniform(0.0, 0.3)))
@@ -105,6 +107,32 @@ class Chaos:
         for rate, action in rates:
             if rate > 0:
                 self._again(rate, action)
+        if load.slices_per_second > 0:
+            self._slice_again(load.slices_per_second)
+
+    def _slice_again(self, rate: float) -> None:
+        """Slice at random times, drawn apart from all else."""
+
+        def happen() -> None:
+            if self._on:
+                self._slice()
+                self._slice_again(rate)
+
+        self.world.scheduler.after(self._slices.expovariate(rate), happen)
+
+    def _slice(self) -> None:
+        """A slice at any bound: behind, at, or beyond what is there; with a time that is right, or far too short."""
+        rng, alive = self._slices, self.world.alive
+        owners = [m for m in alive if m.user.slots]
+        if not owners:
+            return
+        member, target = rng.choice(owners), rng.choice(alive)
+        partition = rng.choice(sorted(member.user.slots))
+        if rng.random() < 0.1:
+            member.drop_slice(partition)
+            return
+        until = member.user.slots[partition].position + rng.choice((-1, 0, 0, 1, 1, 2, 3, 6))
+        member.slice(partition, target.member, until, rng.choice((0.0, 0.01, 0.1, 0.5, 2.0)))
 
     def _again(self, rate: float, action: Callable[[], None]) -> None:
         def happen() -> None:

@@ -9,8 +9,9 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import LOADTRIM, Code
-from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS
-from loadtrim_agent.wire.ownership_records import PlanRecord
+from loadtrim_agent.protocol.prefetch import EXPECTED_SECONDS_MAX, PREFETCH_SECONDS
+from loadtrim_agent.protocol.slices import COUNT_SECONDS, LATE_SECONDS
+from loadtrim_agent.wire.ownership_records import PlanRecord, PromiseRecord
 
 if TYPE_CHECKING:
     from .member import SimMember
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Invariant", "Violation"]
 
 
-PREFETCH_SECONDS_MOST = 5 * PREFETCH_SECONDS
+PREFETCH_SECONDS_MOST = 5 * PREFETCH_SECONDS + EXPECTED_SECONDS_MAX
 """Each plan that advises it again renews it."""
-_WISHES = (e.MoveWantedEvent, e.LogReadEvent)
+BOUND_SECONDS_MORE = 0.01
+"""From a bound that is reached to the end of the slice, beside the time of the promise: steps of the machine at one
+moment."""
+_WISHES = (e.MoveWantedEvent, e.SliceWantedEvent, e.LogReadEvent)
 _PUTS_DOWN = (c.StopCommand, c.DropCommand)
 _MOVING = frozenset(
     (AssignedState.PRE_COMMIT, AssignedState.DRAINING, AssignedState.COMMITTING, AssignedState.TRANSFERRED)
@@ -185,8 +189,8 @@ class NoPause(Invariant):
 
     # -- what it was asked to give away --------------------------------------------------------------------------
 
-    def _note_wish(self, member: SimMember, event: e.MoveWantedEvent | e.LogReadEvent) -> None:
-        if isinstance(event, e.MoveWantedEvent):
+    def _note_wish(self, member: SimMember, event: e.MoveWantedEvent | e.SliceWantedEvent | e.LogReadEvent) -> None:
+        if isinstance(event, e.MoveWantedEvent | e.SliceWantedEvent):
             # A plan of a generation to come, read before, excuses what follows it all the same.
             self._asked.setdefault(member.name, {}).setdefault(event.partition, -1)
         elif isinstance(event.record, PlanRecord):
@@ -201,8 +205,10 @@ class NoPause(Invariant):
         asked = self._asked[member.name]
         for partition, generation in list(asked.items()):
             entry = known.assigned.get(partition)
-            # One of a partition that is not opened yet waits for that.
-            if generation <= known.generation and (entry is None or (entry.opened and entry.state not in _MOVING)):
+            # One of a partition that is not opened yet waits for that, and a slice for its bound.
+            waits = partition in known.slices.own
+            moves = entry is not None and (not entry.opened or entry.state in _MOVING)
+            if generation <= known.generation and not moves and not waits:
                 del asked[partition]
         if not asked:
             del self._asked[member.name]
@@ -323,4 +329,82 @@ class PrefetchesEnd(Invariant):
                     self.violated(f"{member.name} prefetches {partition} since {since}")
 
 
-ALL = (OneOwner, NothingLost, NothingTwice, NoWayBack, NoPause, Owned, OldLeader, PrefetchesEnd)
+class BoundsEnd(Invariant):
+    """I4: what stands still at a bound is about to move: the machine knows of the bound, and not for long.
+
+    A partition is given away at its bound only when its promise counts, and all below is done or its time is over. No
+    two promises count for one turn.
+    """
+
+    name = "I4"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._bound_at: dict[tuple[str, Partition, int], tuple[float, float]] = {}
+        """Member, partition and acquisition -> time of its bound, and seconds within which it was to be reached."""
+        self._at_bound: dict[tuple[str, Partition, int], float] = {}
+        """The same -> time since which nothing of it is delivered because of its bound."""
+        self._counted: dict[tuple[int, str, int], PromiseRecord] = {}
+        """Generation, receiver and turn -> the promise that counts."""
+
+    def step(self) -> None:
+        before, self._at_bound = self._at_bound, {}
+        for member in self.world.members.values():
+            if member.gone or member.frozen or member.stalled:
+                continue
+            for slot in member.user.slots.values():
+                if slot.until is not None and slot.running:
+                    self._bounded(member, slot, before)
+
+    def _bounded(self, member: SimMember, slot: Slot, before: dict[tuple[str, Partition, int], float]) -> None:
+        now, partition, known = self.world.scheduler.now, slot.partition, member.machine.snapshot()
+        entry = known.assigned.get(partition)
+        if partition not in known.slices.own or entry is None or entry.state is not AssignedState.RUNNING:
+            self.violated(f"{member.name} has {partition} bounded at {slot.until}, and no slice of it")
+        if not known.stable or not member.machine.log_works:
+            self.violated(f"{member.name} has {partition} bounded at {slot.until} while nothing moves")
+        key = member.name, partition, slot.acquisition_id
+        bound_at, seconds = self._bound_at[key]
+        if now - bound_at > COUNT_SECONDS + seconds + LATE_SECONDS + BOUND_SECONDS_MORE:
+            self.violated(f"{member.name} has {partition} bounded at {slot.until} since {bound_at:.4f}")
+        if slot.at_bound and slot.in_hand is None:
+            since = self._at_bound[key] = before.get(key, now)
+            if now - since > COUNT_SECONDS + BOUND_SECONDS_MORE:
+                self.violated(f"{member.name} delivers nothing of {partition} at its bound since {since:.4f}")
+
+    def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
+        for command in commands:
+            if isinstance(command, c.BoundCommand) and isinstance(event, e.SliceWantedEvent):
+                key = member.name, command.partition, command.acquisition_id
+                self._bound_at[key] = self.world.scheduler.now, event.seconds
+                if not member.config.auto_commit:
+                    self.violated(f"{member.name} slices {command.partition}, whose commits are user code's")
+            elif isinstance(command, c.StopCommand):
+                self._stopped(member, command)
+        record = event.record if isinstance(event, e.LogReadEvent) else None
+        if not isinstance(record, PromiseRecord) or record.taken_back:
+            return
+        if member.machine.slices.promises.of(record.key) is record:
+            turn = (record.generation, record.target, record.turn)
+            if self._counted.setdefault(turn, record) != record:
+                self.violated(f"both {record} and {self._counted[turn]} count")
+
+    def _stopped(self, member: SimMember, command: c.StopCommand) -> None:
+        """A bounded partition is stopped: by its slice, or because this member leaves or follows a plan."""
+        machine, slot = member.machine, member.user.slots.get(command.partition)
+        entry = machine.partitions.assigned.get(command.partition)
+        leaves = member.leave_deadline != float("inf") or command.partition.topic not in machine.snapshot().subscribed
+        if slot is None or slot.until is None or entry is None or leaves:
+            return
+        promise = machine.slices.promises.of(command.partition)
+        if promise is None or (promise.source, promise.target) != (member.member, entry.target):
+            self.violated(f"{member.name} gives {command.partition} away, which it has promised to nobody")
+        bound_at, seconds = self._bound_at[member.name, command.partition, command.acquisition_id]
+        early = self.world.scheduler.now < bound_at + seconds
+        if early and not (slot.at_bound and slot.in_hand is None):
+            self.violated(f"{member.name} stops {command.partition} at {slot.position}, below its bound {slot.until}")
+        if entry.target in machine.peers.leaving:
+            self.violated(f"{member.name} gives {command.partition} to {entry.target}, which leaves")
+
+
+ALL = (OneOwner, NothingLost, NothingTwice, NoWayBack, NoPause, Owned, OldLeader, PrefetchesEnd, BoundsEnd)

@@ -100,6 +100,8 @@ class SimMember:
             c.DropPrefetchCommand: self._drop_prefetch,
             c.RunCommand: self._run_slot,
             c.AwaitIdlePointCommand: self._await_idle_point,
+            c.BoundCommand: self._bind,
+            c.UnboundCommand: self._unbind,
             c.StopCommand: self._stop_slot,
             c.ResumeCommand: self._resume_slot,
             c.DropCommand: self._drop_slot,
@@ -434,6 +436,8 @@ class SimMember:
     # -- partitions ----------------------------------------------------------------------------------------------
 
     def _prefetch(self, command: c.PrefetchCommand) -> None:
+        if not set(command.starts) <= set(command.partitions):
+            self.world.violated("prefetch", f"{self.name} is told where to begin with what it does not prefetch")
         for partition in command.partitions:
             if partition in self.user.slots or partition in self.prefetched:
                 self.world.violated("prefetch", f"{self.name} prefetches {partition}, which it has")
@@ -506,10 +510,34 @@ class SimMember:
             )
         )
 
+    def _bind(self, command: c.BoundCommand) -> None:
+        slot = self._slot(command.partition, command.acquisition_id)
+        if slot is not None:
+            slot.until = command.until
+            if slot.at_bound and slot.in_hand is None:
+                self.bound_reached(slot)
+            self.user.pump()
+
+    def bound_reached(self, slot: Slot) -> None:
+        """Everything below the bound is done."""
+        done = slot.done
+        self.feed(
+            lambda now: e.BoundReachedEvent(
+                now=now, partition=slot.partition, acquisition_id=slot.acquisition_id, done=done
+            )
+        )
+
+    def _unbind(self, command: c.UnboundCommand) -> None:
+        slot = self._slot(command.partition, command.acquisition_id)
+        if slot is not None:
+            slot.until = None
+            self.user.pump()
+
     def _stop_slot(self, command: c.StopCommand) -> None:
         slot = self._slot(command.partition, command.acquisition_id)
         if slot is not None:
             slot.running = slot.awaits_lull = False
+            slot.until = None
             slot.draining = True
             if slot.in_hand is None:
                 self.nothing_in_hand(slot)
@@ -599,3 +627,18 @@ class SimMember:
     def move(self, partition: Partition, target: str) -> None:
         """Ask for a handoff."""
         self.feed(lambda now: e.MoveWantedEvent(now=now, partition=partition, target=target))
+
+    def slice(self, partition: Partition, target: str, until: int, seconds: float = 0.0) -> None:
+        """Ask for a slice: this one first, up to there, then to the target."""
+        self.feed(
+            lambda now: e.SliceWantedEvent(
+                now=now, partition=partition, target=target, until=until, seconds=seconds, work=seconds
+            )
+        )
+
+    def drop_slice(self, partition: Partition) -> None:
+        """User code pauses a partition that is to be given away at its bound, and lets it go on."""
+        slot = self.user.slots.get(partition)
+        if slot is not None:
+            acquisition_id = slot.acquisition_id
+            self.feed(lambda now: e.SliceDroppedEvent(now=now, partition=partition, acquisition_id=acquisition_id))

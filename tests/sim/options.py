@@ -42,6 +42,8 @@ class LoadOptions:
     slow_record_share: float = 0.02
     slow_record_seconds_max: float = 4.0
     moves_per_second: float = 1.0
+    slices_per_second: float = 0.0
+    """Partitions that a member gives away by its own decision, of the whole group."""
     plans_per_second: float = 0.2
     joins_per_second: float = 0.08
     leaves_per_second: float = 0.06
@@ -163,4 +165,7 @@ def drawn_options(seed: int) -> SimOptions:
         network_seconds_max=rng.choice((0.005, 0.005, 0.1)),
         log_seconds_max=rng.choice((0.004, 0.004, 0.05, 0.4)),
     )
+    # Drawn apart: what a seed had before there were slices it still has.
+    slices = random.Random(f"slices {seed}").choice((0.0, 0.0, 3.0, 12.0, 30.0))
+    load = replace(load, slices_per_second=slices)
     return SimOptions(group=group, load=load, faults=replace(FaultOptions(), **faults))

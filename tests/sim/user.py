@@ -26,6 +26,7 @@ class Slot:
         "position",
         "revoked",
         "running",
+        "until",
     )
 
     def __init__(self, partition: Partition, acquisition_id: int, position: int) -> None:
@@ -39,9 +40,16 @@ class Slot:
         """To be given away: it is to be said when it is done with what there is."""
         self.revoked = False
         """The listener was told that it goes."""
+        self.until: int | None = None
+        """Delivered before all others, and nothing of it from here on."""
         self.done: int | None = None
         self.in_hand: int | None = None
         self.handed_at = 0.0
+
+    @property
+    def at_bound(self) -> bool:
+        """Nothing of it may be delivered, as its bound is reached."""
+        return self.until is not None and self.position >= self.until
 
 
 class UserCode:
@@ -75,11 +83,16 @@ class UserCode:
         if world.scheduler.now >= member.lease_until:
             return
         slots = list(self.slots.values())
+        ready = [s.running and not s.at_bound and s.position < world.data[s.partition].end for s in slots]
+        first = [slot for slot, is_ready in zip(slots, ready, strict=True) if is_ready and slot.until is not None]
+        if first:
+            self._take(first[0])
+            return
         for step in range(len(slots)):
-            slot = slots[(self._turn + step) % len(slots)]
-            if slot.running and slot.position < world.data[slot.partition].end:
+            index = (self._turn + step) % len(slots)
+            if ready[index]:
                 self._turn = (self._turn + step + 1) % len(slots)
-                self._take(slot)
+                self._take(slots[index])
                 return
 
     def _take(self, slot: Slot) -> None:
@@ -107,6 +120,8 @@ class UserCode:
             self._member.lingering_ended(slot.partition)
         elif slot.draining:
             self._member.nothing_in_hand(slot)
+        elif slot.running and slot.at_bound:
+            self._member.bound_reached(slot)
         elif slot.awaits_lull and slot.running and slot.position >= self._world.data[slot.partition].end:
             self._member.idle_point(slot, busy=False)
         elif not self._world.options.group.auto_commit and self.slots.get(slot.partition) is slot:

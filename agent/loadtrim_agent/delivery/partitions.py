@@ -72,8 +72,9 @@ class Partitions:
     # -- commands ------------------------------------------------------------------------------------------------
 
     def prefetch(self, command: c.PrefetchCommand) -> None:
-        """Begin to fetch what a plan is about to bring."""
-        self.prefetching.begin(command.partitions)
+        """Begin to fetch what a plan, or a promise, is about to bring."""
+        self.prefetching.begin([p for p in command.partitions if p not in command.starts])
+        self.prefetching.begin_at(command.starts)
 
     def drop_prefetch(self, command: c.DropPrefetchCommand) -> None:
         """Drop partitions that do not come."""
@@ -92,7 +93,7 @@ class Partitions:
         stream = self.stream(command.partition, command.acquisition_id)
         if stream is not None:
             stream.running = True
-            self.buffer.lead(stream)
+            self.buffer.turns.lead(stream)
             self.buffer.wake()
             since = stream.handoff_since
             seconds = boot_time() - since if since is not None else None
@@ -104,8 +105,31 @@ class Partitions:
         if stream is None:
             return
         self._stops.stop(stream)
+        self._lift(stream)
         self._idle_points.pop(command.partition, None)
         self.drained(stream)
+
+    def bind(self, command: c.BoundCommand) -> None:
+        """Deliver a partition before all others, up to an offset, and say when all of that is done."""
+        stream = self.stream(command.partition, command.acquisition_id)
+        if stream is not None:
+            self.buffer.turns.bounds.bind(stream, command.until)
+            stream.listening = True  # first the bound, then this, then look what is in hand
+            self.buffer.bounded()
+            self.drained(stream)
+
+    def unbind(self, command: c.UnboundCommand) -> None:
+        """Deliver a partition in its turn again."""
+        stream = self.stream(command.partition, command.acquisition_id)
+        if stream is not None:
+            if stream.running and self._idle_points.get(command.partition) is not stream:
+                stream.listening = False
+            self._lift(stream)
+
+    def _lift(self, stream: Stream) -> None:
+        if self.buffer.turns.bounds.holds(stream):
+            self.buffer.turns.bounds.lift(stream)
+            self.buffer.bounded()
 
     def await_idle_point(self, command: c.AwaitIdlePointCommand) -> None:
         """Say when user code is done with what there is of a partition, and nothing more waits."""
@@ -144,7 +168,14 @@ class Partitions:
                 del self._idle_points[stream.partition]
                 self._tell_idle_point(stream, busy=False)
             return
-        if self._lingering.get(stream.partition) is stream:
+        if stream.running and self.buffer.turns.bounds.reached(stream):
+            stream.listening = False
+            done = self.positions.done_offset(stream)
+            event = e.BoundReachedEvent(
+                now=boot_time(), partition=stream.partition, acquisition_id=stream.acquisition_id, done=done
+            )
+            self._agent.feed(event)
+        elif self._lingering.get(stream.partition) is stream:
             stream.listening = False
             del self._lingering[stream.partition]
             self._opener.in_user_code.pop(stream.partition).set()
@@ -171,6 +202,7 @@ class Partitions:
         if command.released and stopped_at is not None:
             self._tell("released", self._observer.released, command.partition, boot_time() - stopped_at)
         stream.running = False
+        self.buffer.turns.bounds.lift(stream)
         self._idle_points.pop(command.partition, None)
         self.intake.lost(command.partition)
         self.buffer.remove(command.partition)
@@ -189,6 +221,7 @@ class Partitions:
         """User code has moved its position: fetch from there."""
         if self.stream(stream.partition, stream.acquisition_id) is not stream:
             return
+        self._drop_slice(stream)
         if self._opener.user_sought(stream.partition, offset):
             stream.seeks_answered += 1
         else:
@@ -201,7 +234,17 @@ class Partitions:
 
     def paused(self, stream: Stream, paused: bool) -> None:
         """User code paused or resumed a partition."""
+        if paused:
+            self._drop_slice(stream)
         self._tell("paused", self._observer.paused, stream, paused)
+
+    def _drop_slice(self, stream: Stream) -> None:
+        """Nothing is given away at a bound that user code may not reach, or has left behind."""
+        if self.buffer.turns.bounds.holds(stream):
+            event = e.SliceDroppedEvent(
+                now=boot_time(), partition=stream.partition, acquisition_id=stream.acquisition_id
+            )
+            self._agent.feed(event)
 
     # -- fetching ------------------------------------------------------------------------------------------------
 

@@ -65,8 +65,15 @@ class Prefetching:
     def begin(self, partitions: Iterable[Partition]) -> None:
         """Find out where their owners may stop, and fetch from shortly before."""
         fresh = {partition: _Early() for partition in partitions}
+        if fresh:
+            self._early.update(fresh)
+            self._tasks.spawn(self._begin(fresh), "prefetch")
+
+    def begin_at(self, starts: Mapping[Partition, int]) -> None:
+        """Fetch from where their owners have promised to stop."""
+        fresh = {partition: _Early() for partition in starts}
         self._early.update(fresh)
-        self._tasks.spawn(self._begin(fresh), "prefetch")
+        self._fetch(fresh, starts)
 
     async def _begin(self, fresh: dict[Partition, _Early]) -> None:
         near, far = await self._starts(fresh)

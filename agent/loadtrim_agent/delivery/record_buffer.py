@@ -100,7 +100,8 @@ class RecordBuffer:
         self._deserializer = deserializer if deserializer is not None and deserializer.active else None
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
-        self._turns = TurnOrder()
+        self.turns = TurnOrder()
+        """The order of delivery, and the bounds in it."""
         self.hand = Hand(user_loop, Telling(self), RecordSamples(user_loop))
         """User."""
         self._run: Stream | None = None
@@ -127,20 +128,21 @@ class RecordBuffer:
     # -- agent's thread ------------------------------------------------------------------------------------------
 
     def put(self, stream: Stream) -> None:
-        self._turns.present = self.streams = {**self.streams, stream.partition: stream}
+        self.turns.present = self.streams = {**self.streams, stream.partition: stream}
 
     def remove(self, partition: Partition) -> None:
-        self._turns.present = self.streams = {p: s for p, s in self.streams.items() if p != partition}
+        self.turns.present = self.streams = {p: s for p, s in self.streams.items() if p != partition}
 
     def feed(self, stream: Stream, chunk: Chunk) -> None:
         """Add what was fetched and wake the user if asleep."""
         stream.chunks.append(chunk)
-        self._turns.fed(stream)
+        self.turns.fed(stream)
         self.wake()
 
-    def lead(self, stream: Stream) -> None:
-        """Where these are the first records of an acquisition that may be delivered, their turn is next."""
-        self._turns.lead(stream)
+    def bounded(self) -> None:
+        """Heed bounds that were set or lifted: no run of records goes on without a look at them."""
+        self.turns.present = self.streams = dict(self.streams)
+        self.wake()
 
     def wake(self) -> None:
         """Wake user code that sleeps for want of records; costs nothing when it does not."""
@@ -191,13 +193,13 @@ class RecordBuffer:
             self._finish(now, wanted)
         if now >= self.lease_until or self.closing:
             return None
-        for _ in range(len(self._turns.order()) + 1):
-            stream = self._turns.current(wanted)
+        for _ in range(len(self.turns.order()) + 1):
+            stream = self.turns.current(wanted)
             if stream is None:
                 return None
-            record = self._peek(stream, self._turns.left_in_slice)
+            record = self._peek(stream, self.turns.left_in_slice)
             if record is None or not self._announce(stream, record.offset):
-                self._turns.next()
+                self.turns.next()
                 continue
             if self._deserializer is not None:
                 record = self._deserialized_in_hand(stream, record)
@@ -207,7 +209,7 @@ class RecordBuffer:
                 stream.begin(now)
             stream.advance(1, record.offset)
             self.hand.taken()
-            self._turns.left_in_slice -= 1
+            self.turns.left_in_slice -= 1
             if not self.hand.telling.begun:
                 self.hand.samples.handed_out(record, stream, now)
                 # A sample is looked at in the next call, which a run would leave out.
@@ -219,10 +221,13 @@ class RecordBuffer:
     def _run_on(self, stream: Stream) -> None:
         """What is left of the slice is handed out without looking for it, as long as nothing else happens."""
         self._run = stream
-        self._run_streams = self._turns.ordered
-        more = max(0, min(len(stream.records) - stream.index, self._turns.left_in_slice))
+        self._run_streams = self.turns.ordered
+        more = max(0, min(len(stream.records) - stream.index, self.turns.left_in_slice))
+        if bounds := self.turns.bounds:
+            # What is fetched of a stream with a bound is next: no run of another one goes on over it.
+            more = bounds.below(stream, more) if bounds.holds(stream) else 0
         self._run_end = stream.index + more
-        self._turns.left_in_slice -= more
+        self.turns.left_in_slice -= more
 
     def take_many(self, wanted: Collection[Partition], max_records: int | None) -> dict[Partition, list[Any]]:
         """What is there now, by partition, oldest first; ends what was in hand before.
@@ -241,15 +246,18 @@ class RecordBuffer:
         if now >= self.lease_until or self.closing:
             return taken
         limit = left = max_records if max_records is not None else BATCH_RECORDS
-        for _ in range(len(self._turns.order())):
-            stream = self._turns.current(wanted)
+        for _ in range(len(self.turns.order())):
+            stream = self.turns.current(wanted)
             if stream is None or left == 0 or stream.partition in taken:
                 break  # the last: its turn has come round again, and more was fetched meanwhile
             records = self._take_batch(stream, left, now)
             if records:
                 taken[stream.partition] = records
                 left -= len(records)
-            self._turns.next()
+            # A batch ends at a bound: the stream is through when all of the batch is done.
+            if records and self.turns.bounds.holds(stream):
+                break
+            self.turns.next()
         for partition in taken:
             self.streams[partition].batch_of(limit - left, limit)
         self.hand.taken()
@@ -261,9 +269,13 @@ class RecordBuffer:
         if first is None or not self._announce(stream, first.offset):
             return records
         stamps: list[int] = []
+        bounds = self.turns.bounds
         try:
             while len(records) < limit and self._peek(stream, min(limit - len(records), BATCH_RECORDS)) is not None:
-                self._read(stream, limit - len(records), records, stamps)
+                more = bounds.below(stream, limit - len(records)) if bounds else limit - len(records)
+                if not more:
+                    break
+                self._read(stream, more, records, stamps)
         except BaseException:
             if not records:
                 self._withdraw(stream)
@@ -330,8 +342,8 @@ class RecordBuffer:
             return True
         if boot_time() >= self.lease_until:
             return False
-        eligible = (s for s in self._turns.order() if not wanted or s.partition in wanted)
-        return any(s.running and not s.paused and not s.seeking and s.has_more() for s in eligible)
+        eligible = (s for s in self.turns.order() if self.turns.may_deliver(s, wanted))
+        return any(not s.seeking and s.has_more() for s in eligible)
 
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
         """Records in hand of the partitions that this call could return are done."""
@@ -346,13 +358,16 @@ class RecordBuffer:
         stream.end(now)
         if stream.in_hand is not None:
             return False
-        self.agent.drained(stream)
+        # Told of each record, the agent would have a call for each. In this order: nothing is in hand, then the bound.
+        bounds = self.turns.bounds
+        if not bounds or not bounds.holds(stream) or bounds.reached(stream):
+            self.agent.drained(stream)
         return True
 
     def _announce(self, stream: Stream, offset: int) -> bool:
         """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
         stream.in_hand = offset
-        if not stream.running or stream.paused:
+        if not stream.running or stream.paused or self.turns.bounds.reached(stream):
             self._clear_hand(stream)
             return False
         if stream not in self.hand.streams:

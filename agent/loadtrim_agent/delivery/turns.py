@@ -1,4 +1,7 @@
-"""The order in which streams have their turn: round by round, a slice each, new acquisitions first."""
+"""The order in which streams have their turn: round by round, a slice each, new acquisitions first.
+
+Streams with a bound come before all others, until it is reached.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Collection
 
 from loadtrim_agent.common.partition import Partition
 
+from .bounds import Bounds
 from .partition_stream import SLICE_RECORDS, Stream
 
 __all__ = ["TurnOrder"]
@@ -22,6 +26,7 @@ class TurnOrder:
         """User: the streams that the order was made of last."""
         self.left_in_slice = SLICE_RECORDS
         """User: records of the present stream before the next one's turn."""
+        self.bounds = Bounds()
         self._turn: deque[Stream] = deque()
         """User: streams with something to deliver, whether or not it may be, in the order of their turns."""
         self._fed: deque[Stream] = deque()
@@ -71,15 +76,37 @@ class TurnOrder:
         self.order()
         if self.left_in_slice <= 0:
             self.next()
+        if self.bounds:
+            self._bounded_first(wanted)
         for _ in range(len(self._turn)):
             if not self._turn:
                 return None
             stream = self._turn[0]
-            eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
-            if eligible and stream.has_more():
+            if self.may_deliver(stream, wanted) and stream.has_more():
                 return stream
             self.next()
         return None
+
+    def may_deliver(self, stream: Stream, wanted: Collection[Partition]) -> bool:
+        """Return whether records of a stream may be delivered, if there are any.
+
+        Args:
+            stream: any.
+            wanted: of these partitions; empty: of all.
+        """
+        eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
+        return eligible and not (self.bounds and self.bounds.reached(stream))
+
+    def _bounded_first(self, wanted: Collection[Partition]) -> None:
+        """Let the first stream that has a bound, and something below it, have its turn."""
+        for stream in self.bounds.streams():
+            if not (stream.queued and self.may_deliver(stream, wanted) and stream.has_more()):
+                continue
+            if self._turn[0] is not stream and stream in self._turn:
+                self._turn.remove(stream)
+                self._turn.appendleft(stream)
+                self.left_in_slice = SLICE_RECORDS
+            return
 
     def next(self) -> None:
         """End the present stream's turn."""

@@ -16,6 +16,7 @@ from .events import GroupAnswer
 __all__ = [
     "AppendCommand",
     "AwaitIdlePointCommand",
+    "BoundCommand",
     "Command",
     "CommitResultCommand",
     "CountCommand",
@@ -40,6 +41,7 @@ __all__ = [
     "SendLeaveCommand",
     "SendSyncCommand",
     "StopCommand",
+    "UnboundCommand",
 ]
 
 
@@ -160,6 +162,8 @@ class PrefetchCommand(Command, frozen=True, kw_only=True):
     is handed out, unless an OpenCommand follows: from its offset on, if that is not below what was fetched."""
 
     partitions: tuple[Partition, ...]
+    starts: dict[Partition, int] = {}
+    """Where to begin with those whose owner has promised them, which is not to be asked for then."""
 
 
 class DropPrefetchCommand(Command, frozen=True, kw_only=True):
@@ -170,6 +174,25 @@ class DropPrefetchCommand(Command, frozen=True, kw_only=True):
 
 class RunCommand(Command, frozen=True, kw_only=True):
     """Hand its records out. Durable before: a committed offset exists (rule 4)."""
+
+    partition: Partition
+    acquisition_id: int
+
+
+class BoundCommand(Command, frozen=True, kw_only=True):
+    """Deliver the partition before all others, and nothing of it from ``until`` on.
+
+    Answer with a BoundReachedEvent when all below is done and nothing of it is in hand, at once if that is so. A
+    StopCommand ends the bound.
+    """
+
+    partition: Partition
+    acquisition_id: int
+    until: int
+
+
+class UnboundCommand(Command, frozen=True, kw_only=True):
+    """The partition stays: deliver it in its turn, without a bound."""
 
     partition: Partition
     acquisition_id: int

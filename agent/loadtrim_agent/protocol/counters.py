@@ -14,6 +14,8 @@ class Severity(enum.Enum):
     """Expected in a healthy group; shown in the debug log only."""
     MOVE = "move"
     """The outcome of a move (``loadtrim_moves_total``)."""
+    SLICE = "slice"
+    """The outcome of a slice (``loadtrim_slices_total``)."""
     ERROR = "error"
     """Something is wrong in the group or at the broker (``loadtrim_agent_errors_total``)."""
 
@@ -23,7 +25,7 @@ class ProtocolCount(enum.Enum):
 
     severity: Severity
     outcome: str
-    """MOVE: label of the outcome in ``loadtrim_moves_total``; else empty."""
+    """MOVE, SLICE: label of the outcome in ``loadtrim_moves_total`` or ``loadtrim_slices_total``; else empty."""
 
     def __new__(cls, label: str, severity: Severity = Severity.NOTE, outcome: str = "") -> ProtocolCount:
         count = object.__new__(cls)
@@ -38,6 +40,15 @@ class ProtocolCount(enum.Enum):
     MOVE_DROPPED = ("move_dropped", Severity.MOVE, "dropped")
     MOVE_NOT_POSSIBLE = ("move_not_possible", Severity.MOVE, "not_possible")
     VOID_RELEASE = ("void_release", Severity.MOVE, "void")
+
+    # Slices (rule 14): partitions that this member gives away by its own decision.
+    SLICE_PROMISED = ("slice_promised", Severity.SLICE, "promised")
+    SLICE_KEPT = ("slice_kept", Severity.SLICE, "kept")
+    SLICE_OVERTAKEN = ("slice_overtaken", Severity.SLICE, "overtaken")
+    SLICE_TIMED_OUT = ("slice_timed_out", Severity.SLICE, "timed_out")
+    SLICE_DROPPED = ("slice_dropped", Severity.SLICE, "dropped")
+    SLICE_NOT_POSSIBLE = ("slice_not_possible", Severity.SLICE, "not_possible")
+    VOID_PROMISE = ("void_promise",)
 
     # The log (rules 9 and 10).
     LOG_FAILED = ("log_failed", Severity.ERROR)

@@ -11,6 +11,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord
 __all__ = [
     "AppendedEvent",
     "AssignmentFoundEvent",
+    "BoundReachedEvent",
     "CommitAnsweredEvent",
     "CommitWantedEvent",
     "CommittedFetchedEvent",
@@ -32,6 +33,8 @@ __all__ = [
     "MoveWantedEvent",
     "OffsetCommit",
     "OpenedEvent",
+    "SliceDroppedEvent",
+    "SliceWantedEvent",
     "StartEvent",
     "SubscriptionEvent",
     "SyncAnsweredEvent",
@@ -229,6 +232,39 @@ class MoveWantedEvent(Event, frozen=True, kw_only=True):
 
     partition: Partition
     target: str
+
+
+class SliceWantedEvent(Event, frozen=True, kw_only=True):
+    """Deliver this partition before all others, up to an offset, and give it to that member then (rule 14)."""
+
+    partition: Partition
+    target: str
+    until: int
+    """The offset from which on the target is to deliver; at or below the position: now."""
+    work: float = 0.0
+    """Work that goes with it, busy seconds."""
+    seconds: float = 0.0
+    """Time until the offset is expected to be reached. Invariant: finite and not negative."""
+    soft: bool = False
+    """Flag of a slice of what would be in time without it."""
+
+
+class SliceDroppedEvent(Event, frozen=True, kw_only=True):
+    """User code paused the partition, or moved its position: it is not given away at its bound."""
+
+    partition: Partition
+    acquisition_id: int
+
+
+class BoundReachedEvent(Event, frozen=True, kw_only=True):
+    """Everything below a partition's bound is done, and nothing of it is in hand.
+
+    ``done`` is the offset after the last record done, None where nothing was done in this acquisition.
+    """
+
+    partition: Partition
+    acquisition_id: int
+    done: int | None
 
 
 class LogReadEvent(Event, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ class Lease:
         self._margin = max(MARGIN_SECONDS_MIN, MARGIN_SHARE * session_timeout)
         self._session_from: float | None = None
         self._entered_from: float | None = None
+        self._told = 0.0
 
     def renew_session(self, sent_at: float) -> None:
         """A heartbeat was answered REBALANCE_IN_PROGRESS: the session is renewed, the barrier still waits for us."""
@@ -57,3 +58,11 @@ class Lease:
             return 0.0
         ends = min(self._session_from + self._session_timeout, self._entered_from + self._rebalance_timeout)
         return ends - self._margin
+
+    def news(self) -> float | None:
+        """Return the end of the lease if it was not told yet, and take it as told; else None."""
+        until = self.until
+        if until == self._told:
+            return None
+        self._told = until
+        return until

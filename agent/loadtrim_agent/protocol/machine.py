@@ -22,6 +22,7 @@ from loadtrim_agent.wire.ownership_records import (
     LoadRecord,
     ManualOverrideRecord,
     PlanRecord,
+    PromiseRecord,
     RejoinRecord,
     ReleaseRecord,
 )
@@ -72,7 +73,8 @@ from .ownership import Ownership, is_foreign
 from .partitions import PartitionTable
 from .peers import Peers
 from .prefetch import Prefetches
-from .snapshot import MachineSnapshot, views
+from .slices import Slices
+from .snapshot import MachineSnapshot, TopicsView, views
 from .trace import Trace
 
 __all__ = ["Machine"]
@@ -100,7 +102,6 @@ class Machine:
         self._out: list[Command] = []
         self._appends = 0
         self._lease = Lease(config.session_timeout, config.rebalance_timeout)
-        self._lease_sent = 0.0
         self.membership = Membership(config, self, self._lease, self._out.append)
         self.partitions = PartitionTable(config, self.emit, self.append)
         self.peers = Peers()
@@ -113,6 +114,7 @@ class Machine:
         self.plan = LatestPlan()
         self.manual_override: ManualOverrideRecord | None = None
         self.leave = Leave(self)
+        self.slices = Slices(self)
         self._mixed = MixedGroup(config, self.partitions, self.emit)
         self._events_handled = 0
         self._snapshot: tuple[int, MachineSnapshot] | None = None
@@ -138,6 +140,9 @@ class Machine:
             events.TransactionSendsEvent: self.partitions.transaction_sends,
             events.TransactionSentEvent: self.partitions.transaction_sent,
             MoveWantedEvent: lambda e: self._intend(e.now, e.partition, e.target),
+            events.SliceWantedEvent: self.slices.wanted,
+            events.SliceDroppedEvent: self.slices.dropped,
+            events.BoundReachedEvent: self.slices.reached,
             LogReadEvent: self._on_log,
             LogPositionEvent: self._on_log_position,
             LogGapEvent: self._on_log_gap,
@@ -174,7 +179,7 @@ class Machine:
         """When a TickEvent is due at the latest, by the boot-time clock; inf: never."""
         membership = self.membership
         due = min(membership.wakeup(), self.partitions.wakeup(), self.leave.wakeup(), self._mixed.wakeup)
-        due = min(due, self._prefetches.wakeup())
+        due = min(due, self._prefetches.wakeup(), self.slices.wakeup())
         if membership.stable and self.log_works:
             due = min(due, self.peers.next_overdue, membership.blind.over_at)
         if membership.may_commit:
@@ -228,15 +233,16 @@ class Machine:
             generation=membership.generation,
             leader=membership.leader,
             protocol=membership.protocol,
-            topics=membership.topics,
-            subscribed=self.leave.topics,
-            partition_counts=membership.partitions,
+            of_topics=TopicsView(
+                told=membership.topics, subscribed=self.leave.topics, partition_counts=membership.partitions
+            ),
             assignment=membership.assignment,
             owners=ownership.owners() if ownership is not None else None,
             assigned=views(self.partitions.assigned),
             plan=self.plan.record,
             manual_override=self.manual_override,
             leaving=self.leaving_members(),
+            slices=self.slices.view(),
         )
         # Another thread may have asked in the middle of an event: what it made counts until the event ends.
         self._snapshot = (events_handled, made)
@@ -261,6 +267,7 @@ class Machine:
         if self.plan.unopened:
             for partition, target in self.plan.opened(self.partitions.assigned):
                 self._intend(now, partition, target)
+        self.slices.tick(now)
         self._release_settled(now)
         self.leave.step(now)
         membership.maybe_join(now)
@@ -268,9 +275,9 @@ class Machine:
             command = self.partitions.commits.next(now, membership.member, membership.generation)
             if command is not None:
                 self.emit(command)
-        if self._lease.until != self._lease_sent:
-            self._lease_sent = self._lease.until
-            self.emit(LeaseCommand(until=self._lease_sent))
+        until = self._lease.news()
+        if until is not None:
+            self.emit(LeaseCommand(until=until))
 
     def emit(self, command: Command) -> None:
         self._out.append(command)
@@ -279,6 +286,7 @@ class Machine:
 
     def ready_to_join(self, now: float) -> bool:
         self._prefetches.drop_all()  # nothing is acquired by a release until the next generation
+        self.slices.drop_all()
         if self.membership.speaks_loadtrim or not self.partitions.assigned:
             self.partitions.freeze()
             return True
@@ -290,6 +298,7 @@ class Machine:
     def enter(self, now: float, answer: GroupAnswer) -> None:
         membership = self.membership
         self.plan = LatestPlan()
+        self.slices.enter()
         self._mixed.end_revoking()
         self.emit(
             EnteredCommand(
@@ -330,6 +339,7 @@ class Machine:
         self._future.clear()
         self.plan = LatestPlan()
         self._prefetches.drop_all()
+        self.slices.enter()
         self.partitions.ownership = None
         self.partitions.drop_all()
 
@@ -383,7 +393,8 @@ class Machine:
     def _on_log(self, event: LogReadEvent) -> None:
         record = event.record
         generation = getattr(record, "generation", -1)
-        if isinstance(record, (ReleaseRecord, PlanRecord, LeavingRecord)) and generation > self.membership.generation:
+        ahead = generation > self.membership.generation
+        if ahead and isinstance(record, (ReleaseRecord, PromiseRecord, PlanRecord, LeavingRecord)):
             self._keep(event.now, generation, event.offset, record)
         elif isinstance(record, AssignmentRecord):
             if generation > self.membership.generation:
@@ -415,12 +426,18 @@ class Machine:
                 if not self.partitions.fold(record, membership.member, acquire=membership.stable):
                     self.emit(CountCommand(what=ProtocolCount.VOID_RELEASE, partition=record.key))
                     return
+                self.slices.released(record.key, record.target)
                 self._prefetches.moved(record.key, here=record.key in self.partitions.assigned)
                 if foreign:
                     # By the log another owns what this one holds. Both claim the partition in the next generation, so
                     # it is given away anew from what was committed (rule 7).
                     self.emit(CountCommand(what=ProtocolCount.FOREIGN_RELEASE, partition=record.key))
                     membership.rejoin(now)
+            case PromiseRecord() if self.slices.read(now, record) and membership.stable:
+                if record.taken_back:
+                    self._prefetches.taken_back(record.key)
+                elif self._comes(record.key, record.source, record.target):
+                    self._prefetches.promised(now, record.key, record.until, record.seconds)
             case PlanRecord() if record.generation == membership.generation and membership.stable:
                 if record.member == membership.leader:
                     self._advise(now, record)
@@ -452,37 +469,29 @@ class Machine:
         for move in plan.moves:
             if move.source == self.membership.member:
                 self._intend(now, Partition(move.topic, move.partition), move.target)
-        self._prefetches.advised(now, self._coming(plan))
-
-    def _coming(self, plan: PlanRecord) -> list[Partition]:
-        """Return the partitions that the plan would have others give to this member."""
-        membership, ownership = self.membership, self.partitions.ownership
-        if ownership is None or self.leave.request is not None or not self.log_works:
-            return []
-        return [
+        coming = [
             partition
             for move in plan.moves
-            if move.target == membership.member
-            and (partition := Partition(move.topic, move.partition)) not in self.partitions.assigned
-            and partition.topic in self.leave.topics
-            and ownership.owner(partition) == move.source
+            if self._comes(partition := Partition(move.topic, move.partition), move.source, move.target)
         ]
+        self._prefetches.advised(now, coming)
+
+    def _comes(self, partition: Partition, source: str, target: str) -> bool:
+        """Return whether a partition that its owner is to give away, or has promised, would come to this member."""
+        ownership = self.partitions.ownership
+        return (
+            ownership is not None
+            and self.leave.request is None
+            and self.log_works
+            and target == self.membership.member
+            and partition not in self.partitions.assigned
+            and partition.topic in self.leave.topics
+            and ownership.owner(partition) == source
+        )
 
     def _intend(self, now: float, partition: Partition, target: str) -> None:
         """Give a partition to a member of this generation that subscribes its topic and stays (rule 2)."""
-        assignment, ownership = self.membership.assignment, self.partitions.ownership
-        entry = assignment.members.get(target) if assignment is not None else None
-        allowed = (
-            self.membership.stable
-            and self.log_works
-            and ownership is not None
-            and ownership.owner(partition) == self.membership.member
-            and target != self.membership.member
-            and entry is not None
-            and partition.topic in entry.topics
-            and target not in self.peers.leaving
-            and self.peers.well(target)
-        )
+        allowed = self.slices.may_give(partition, target)
         held = self.partitions.assigned.get(partition)
         if allowed and held is not None and not held.opened:
             self.plan.unopened[partition] = target
@@ -517,6 +526,7 @@ class Machine:
         if event.failed and self.log_works:
             self.emit(CountCommand(what=ProtocolCount.LOG_FAILED))
             self._prefetches.drop_all()
+            self.slices.drop_all()
             for partition, entry in sorted(self.partitions.assigned.items()):
                 if entry.target:
                     self.partitions.keep(partition)  # no moves, all else runs on
@@ -537,6 +547,7 @@ class Machine:
         self._mixed.end_revoking()
         self._lease.revoke()
         self._prefetches.drop_all()
+        self.slices.drop_all()
         self.partitions.drop_all()
 
     def left(self, event: LeaveAnsweredEvent) -> None:

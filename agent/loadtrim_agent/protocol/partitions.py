@@ -214,19 +214,22 @@ class PartitionTable:
 
     # -- giving --------------------------------------------------------------------------------------------------
 
-    def intend(self, now: float, partition: Partition, target: str, *, patient: bool = False) -> bool:
+    def intend(
+        self, now: float, partition: Partition, target: str, *, patient: bool = False, at_once: bool = False
+    ) -> bool:
         """Begin to give a partition away; '' as target: only stop and commit (to leave, or to share a mixed group).
 
         What is done so far is committed before it is stopped, again in each lull until nothing was done during one
         commit: the broker takes 6 to 8 ms for one, which would be most of the pause. User code has the drain time to
         finish, or, ``patient`` (this member puts down all it has), as long as it takes: the caller then sets the limit.
+        ``at_once``: what can be done ahead is done already (a slice), so that it is stopped now.
         """
         entry = self.assigned.get(partition)
         if entry is None or not entry.delivered or (entry.state is AssignedState.PRE_COMMIT and target):
             return False
         self._moving[partition] = entry
         entry.target, entry.patient = target, patient
-        if patient or not target or not self._config.auto_commit:
+        if patient or at_once or not target or not self._config.auto_commit:
             self._stop(now, entry)
         else:
             self._pre_commit(now, entry)

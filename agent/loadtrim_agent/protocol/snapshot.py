@@ -13,8 +13,9 @@ from .assigned_partition import AssignedPartition, AssignedState
 from .group_config import LOADTRIM, GroupConfig
 from .membership_table import Phase
 from .pace import read_seconds
+from .slices import SlicesView
 
-__all__ = ["AssignedView", "MachineSnapshot", "views"]
+__all__ = ["AssignedView", "MachineSnapshot", "TopicsView", "views"]
 
 _GOING = (AssignedState.PRE_COMMIT, AssignedState.DRAINING, AssignedState.COMMITTING, AssignedState.TRANSFERRED)
 
@@ -40,6 +41,17 @@ class AssignedView(msgspec.Struct, frozen=True, kw_only=True):
         return self.state.delivered
 
 
+class TopicsView(msgspec.Struct, frozen=True, kw_only=True):
+    """The topics of a member."""
+
+    told: tuple[str, ...]
+    """Topics that the group was told of, sorted."""
+    subscribed: tuple[str, ...]
+    """Topics that the user subscribes. The group is told of a topic's end once nothing of it is held."""
+    partition_counts: Mapping[str, int]
+    """Topic -> number of partitions, as far as metadata is known."""
+
+
 class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The member, its group and its partitions between two events. Safe to read from any thread."""
 
@@ -52,12 +64,7 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     leader: str
     protocol: str
     """Assignment protocol of the generation; empty before the first."""
-    topics: tuple[str, ...]
-    """Topics that the group was told of, sorted."""
-    subscribed: tuple[str, ...]
-    """Topics that the user subscribes. The group is told of a topic's end once nothing of it is held."""
-    partition_counts: Mapping[str, int]
-    """Topic -> number of partitions, as far as metadata is known."""
+    of_topics: TopicsView
     assignment: AssignmentRecord | None
     """The leader's assignment of this generation; None in a mixed generation."""
     owners: Mapping[Partition, str] | None
@@ -69,6 +76,22 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     manual_override: ManualOverrideRecord | None
     leaving: frozenset[str]
     """Members that announced that they leave, this one included."""
+    slices: SlicesView
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics that the group was told of, sorted."""
+        return self.of_topics.told
+
+    @property
+    def subscribed(self) -> tuple[str, ...]:
+        """Topics that the user subscribes."""
+        return self.of_topics.subscribed
+
+    @property
+    def partition_counts(self) -> Mapping[str, int]:
+        """Topic -> number of partitions, as far as metadata is known."""
+        return self.of_topics.partition_counts
 
     @property
     def stable(self) -> bool:
@@ -91,6 +114,8 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         That is so in a rebalance, while a partition comes or goes, and while any member leaves.
         """
         if not self.stable or self.leaving or any(view.state in _GOING for view in self.assigned.values()):
+            return True
+        if self.slices.own or any(promise.target == self.member for promise in self.slices.promises.values()):
             return True
         moves, owners = (self.plan.moves if self.plan is not None else ()), self.owners or {}
         return any(m.target == self.member and owners.get(Partition(m.topic, m.partition)) == m.source for m in moves)

@@ -388,6 +388,8 @@ class CommandExecutor:
             c.PrefetchCommand: partitions.prefetch,
             c.DropPrefetchCommand: partitions.drop_prefetch,
             c.AwaitIdlePointCommand: partitions.await_idle_point,
+            c.BoundCommand: partitions.bind,
+            c.UnboundCommand: partitions.unbind,
             c.StopCommand: partitions.stop,
             c.ResumeCommand: partitions.resume,
             c.DropCommand: partitions.drop,

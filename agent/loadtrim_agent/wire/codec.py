@@ -13,6 +13,7 @@ from .ownership_records import (
     LoadRecord,
     ManualOverrideRecord,
     PlanRecord,
+    PromiseRecord,
     RejoinRecord,
     ReleaseRecord,
 )
@@ -26,6 +27,7 @@ Record = (
     | AssignmentRecord
     | PlanRecord
     | ReleaseRecord
+    | PromiseRecord
     | LoadRecord
     | LeavingRecord
     | LeftRecord

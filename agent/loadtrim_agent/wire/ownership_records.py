@@ -10,7 +10,7 @@ import msgspec
 from loadtrim_agent.common.partition import Partition
 
 from .envelope import Envelope
-from .ranges import Figure, Generation, HandoffSeconds, Index, Offset, Order, Replicas, Sum
+from .ranges import Amount, Figure, Generation, HandoffSeconds, Index, Offset, Order, RecordCost, Replicas, Sum
 
 __all__ = [
     "AssignmentRecord",
@@ -23,6 +23,7 @@ __all__ = [
     "MovePlan",
     "PartitionLoad",
     "PlanRecord",
+    "PromiseRecord",
     "RejoinRecord",
     "ReleaseRecord",
 ]
@@ -143,6 +144,37 @@ class ReleaseRecord(Envelope, frozen=True, kw_only=True, tag="release", rename={
         return Partition(self.topic, self.partition)
 
 
+class PromiseRecord(Envelope, frozen=True, kw_only=True, tag="promise", rename={"source": "from", "target": "to"}):
+    """An owner is about to give a partition away by its own decision. It moves nothing: only a release does.
+
+    It counts if and only if its generation is the reader's and (from, version) equal what the log says so far. So must
+    ``turn``: the number of promises to the same receiver that counted before. Of two members that promise work to one
+    receiver without knowing of each other, the log's order decides.
+    """
+
+    generation: Generation
+    topic: str
+    partition: Index
+    version: Order
+    source: str
+    target: str
+    turn: Order = 0
+    until: Offset = -1
+    """The owner works on the partition up to here, and gives it away then."""
+    work: Amount = 0.0
+    """Work that goes with it as far as is known, in busy seconds."""
+    seconds: HandoffSeconds = 0.0
+    """Time until the owner expects to be there."""
+    soft: bool = False
+    """Flag of work that would be in time without, and much sooner with it: such slices are few in a group."""
+    taken_back: bool = False
+    """The partition is not given away after all; all else as in the promise that is taken back."""
+
+    @property
+    def key(self) -> Partition:
+        return Partition(self.topic, self.partition)
+
+
 class PartitionLoad(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One partition in a ``load`` record, as an array to keep it short."""
 
@@ -161,3 +193,9 @@ class LoadRecord(Envelope, frozen=True, kw_only=True, tag="load"):
     slack: Figure = 1.0
     """Busy seconds per second that it could still give, 0 .. concurrency x speed."""
     queues: tuple[PartitionLoad, ...] = ()
+    work: Sum | None = None
+    """Work waiting in all its partitions, in its busy seconds; None: an older member, which tells queues only."""
+    rate: Sum = 0.0
+    """Work that arrives in them, busy seconds per second."""
+    capacity: RecordCost | None = None
+    """Busy seconds per second that it can give; None: an older member."""

@@ -516,3 +516,102 @@ async def test_commands_for_an_acquisition_that_was_lost_leave_the_present_one_a
     assert stream.running
     house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=9))
     assert house.buffer.streams == {FIRST: stream}
+
+
+def reached(house: House) -> list[int | None]:
+    return [event.done for event in house.events if isinstance(event, e.BoundReachedEvent)]
+
+
+async def with_three(house: House) -> Stream:
+    """Record 0 of FIRST is in hand, 1 and 2 wait."""
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.buffer.streams[FIRST]
+    for offset in (1, 2):
+        house.buffer.feed(stream, _one_record(FIRST, offset))
+    return stream
+
+
+async def test_a_bound_is_told_when_all_below_it_is_done() -> None:
+    house = House()
+    await with_three(house)
+    house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=2))
+    assert house.buffer.take_one().offset == 1
+    await asyncio.sleep(0)
+    assert reached(house) == []
+    assert house.buffer.take_one() is None, "record 2 is the receiver's"
+    await house.until(lambda: bool(reached(house)))
+    assert reached(house) == [2]
+    house.partitions.stop(c.StopCommand(partition=FIRST, acquisition_id=1))
+    await asyncio.gather(*house.tasks)
+    assert drained(house) == [2]
+
+
+async def test_a_bound_that_lies_behind_is_told_when_the_record_in_hand_is_done() -> None:
+    house = House()
+    await with_three(house)
+    house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=0))
+    assert reached(house) == []
+    assert house.buffer.take_one() is None
+    await house.until(lambda: bool(reached(house)))
+    house.events.clear()
+    house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=0))
+    assert reached(house) == [1], "at once, with nothing in hand"
+
+
+async def test_a_stop_below_a_bound_is_drained() -> None:
+    """The agent is told of records only at the bound; a stop is told of the next one."""
+    house = House()
+    stream = await with_three(house)
+    house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=9))
+    house.partitions.stop(c.StopCommand(partition=FIRST, acquisition_id=1))
+    assert not house.buffer.turns.bounds.holds(stream)
+    assert house.buffer.take_one() is None
+    await house.until(lambda: bool(drained(house)))
+    assert (drained(house), reached(house)) == ([1], [])
+
+
+async def test_a_bound_that_is_lifted_is_no_bound() -> None:
+    house = House()
+    await with_three(house)
+    house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=1))
+    assert house.buffer.take_one() is None
+    house.partitions.unbind(c.UnboundCommand(partition=FIRST, acquisition_id=2))
+    assert house.buffer.take_one() is None, "another acquisition's"
+    house.partitions.unbind(c.UnboundCommand(partition=FIRST, acquisition_id=1))
+    assert [house.buffer.take_one().offset for _ in range(2)] == [1, 2]
+    await asyncio.sleep(0)
+    assert len(reached(house)) <= 1
+    assert not house.buffer.streams[FIRST].listening
+
+
+@pytest.mark.parametrize("what", ["pause", "resume", "seek"])
+async def test_user_code_that_pauses_or_seeks_is_given_no_bound(what: str) -> None:
+    house = House()
+    stream = await with_three(house)
+    house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=2))
+    if what == "seek":
+        house.buffer.seek(stream, 0)
+        house.partitions.seek(stream, 0)
+    else:
+        house.partitions.paused(stream, what == "pause")
+    dropped = [event for event in house.events if isinstance(event, e.SliceDroppedEvent)]
+    assert [(event.partition, event.acquisition_id) for event in dropped] == [(FIRST, 1)] * (what != "resume")
+
+
+async def test_an_idle_point_that_is_waited_for_survives_the_end_of_a_bound() -> None:
+    """A plan moves a partition that was promised: its bound ends, and its idle point is waited for."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=9))
+    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=0))
+    house.partitions.unbind(c.UnboundCommand(partition=FIRST, acquisition_id=1))
+    assert house.buffer.take_one() is None
+    await house.until_lulls(1)
+
+
+async def test_what_is_lost_has_no_bound() -> None:
+    house = House()
+    await with_three(house)
+    house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=9))
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
+    assert not house.buffer.turns.bounds

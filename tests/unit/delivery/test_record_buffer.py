@@ -324,7 +324,7 @@ async def test_the_first_records_of_what_was_taken_over_are_next_whenever_they_c
     slice_left = partitions.index(THREE.partition)
     assert partitions[:slice_left] == [first.partition] * slice_left, "only the slice that had begun comes before"
     buffer.feed(fresh, chunk(THREE, 3))
-    assert not buffer._turns._leading, "once"
+    assert not buffer.turns._leading, "once"
 
 
 async def test_what_is_fetched_before_it_may_be_handed_out_is_next_when_it_may() -> None:
@@ -336,7 +336,7 @@ async def test_what_is_fetched_before_it_may_be_handed_out_is_next_when_it_may()
     assert first is not None
     assert first.partition != THREE.partition
     early.running = True
-    buffer.lead(early)
+    buffer.turns.lead(early)
     partitions = [record.partition for record in (buffer.take_one() for _ in range(6)) if record is not None]
     slice_left = partitions.index(THREE.partition)
     assert partitions[:slice_left] == [first.partition] * slice_left
