@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from loadtrim_agent.common.errors import LoadtrimError
-from loadtrim_agent.common.settings import AgentSettings, Positive, out_of_range, what_is_allowed
+from loadtrim_agent.common.settings import MemberSettings, Positive, out_of_range, what_is_allowed
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
 from loadtrim_agent.leader.scaling.webhook import check_webhook
 from loadtrim_agent.observability.http import parse_address
@@ -53,7 +53,7 @@ class SettingsError(LoadtrimError, ValueError):
     """A setting cannot be used. One line: the variable, its value, what is allowed."""
 
 
-class Settings(AgentSettings, frozen=True, kw_only=True):
+class Settings(MemberSettings, frozen=True, kw_only=True):
     """The settings of the environment, or of the caller: each field is the variable ``LOADTRIM_<FIELD>``.
 
     Durations are in seconds.

@@ -26,6 +26,7 @@ from .recorder import Recorder, way_to
 METERING = (
     "loadtrim_agent/delivery/metering_task.py",
     "loadtrim_agent/delivery/samples.py",
+    "loadtrim_agent/delivery/slicing_task.py",
     "loadtrim_agent/runtime/services.py",
 )
 """They see a record for the report's sake: that is a walk of its own."""

@@ -41,6 +41,8 @@ EVICTION_SHARE = 0.01
 """Of the requests of a fetch session: its broker has given its place to another one. Chosen: some five in a run."""
 TELLING_SHARE = 0.1
 """Of the runs. Chosen."""
+SLICING_SHARE = 0.3
+"""Of the runs. Chosen."""
 NOTHING = encode(LoadRecord(group="", member="", at=0.0, generation=-1))
 """A record that means nothing to anybody."""
 PLAN_SEQUENCE = 1_000_000
@@ -125,7 +127,15 @@ def drawn_options(seed: int) -> Options:
         listeners=rng.random() < 0.3,
         **_drawn_later(seed, rates, auto_commit=auto_commit),
     )
-    return _telling(seed, _large(seed, options))
+    return _slicing(seed, _telling(seed, _large(seed, options)))
+
+
+def _slicing(seed: int, options: Options) -> Options:
+    """Return the options with members that slice, in some of the runs: more load, no listeners where they were rare."""
+    rng = random.Random(f"slicing {seed}")
+    if rng.random() >= SLICING_SHARE:
+        return options
+    return replace(options, slicing=True, records_per_second=max(40.0, options.records_per_second))
 
 
 def _large(seed: int, options: Options) -> Options:

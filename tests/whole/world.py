@@ -44,6 +44,8 @@ WORK_OFF_COST_SECONDS_MAX = 0.005
 """Longest that a record takes once the faults are over, so that what waits is worked off."""
 DENIED = (29, 30)
 """TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED: a commit that they refuse is not sent again."""
+SLICED_OBJECTIVE_SECONDS = 0.25
+"""Chosen: two to three records; slicing is off below 0.2 s."""
 MIXED_SECONDS = 8.0
 """So long after a foreign member has gone the rules of mixed groups hold."""
 
@@ -67,6 +69,8 @@ class Options:
     slow_record_seconds_max: float = 3.0
     moves_per_second: float = 0.5
     listeners: bool = False
+    slicing: bool = False
+    """Members give partitions away by their own decision; the objective is so short that they have reason to."""
     programs: tuple[str, ...] = FIRST_PROGRAMS
     transactions: bool = False
     """Every program puts its offsets into transactions; only without auto-commit."""
@@ -128,7 +132,9 @@ class Member:
         if self.foreign:
             self.consumer = foreign_consumer(kernel, self.name, TOPIC, **kwargs)
         else:
-            settings = {"drain_seconds": options.drain_seconds}
+            settings: dict[str, Any] = {"drain_seconds": options.drain_seconds}
+            if options.slicing:
+                settings |= {"slicing": "auto", "sla_seconds": SLICED_OBJECTIVE_SECONDS}
             self.consumer = SimConsumer(kernel, self.name, settings=settings, **kwargs)
             listener = LISTENERS[self._listener](self) if self._listener else None
             self.consumer.subscribe([TOPIC], listener=listener)

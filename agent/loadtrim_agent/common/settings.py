@@ -17,6 +17,7 @@ __all__ = [
     "DEFAULTS",
     "HIDDEN",
     "AgentSettings",
+    "MemberSettings",
     "Mode",
     "Positive",
     "ScalerName",
@@ -53,6 +54,7 @@ Moment = Annotated[
 Mode = Literal["active", "shadow"]
 ScalerName = Literal["none", "webhook", "kubernetes", "metric"]
 ForeignReplicas = Literal["respect", "correct"]
+Slicing = Literal["off", "auto"]
 
 
 class ScalerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +128,13 @@ class AgentSettings(ClusterSettings, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={shown(name, getattr(self, name))!r}" for name in self.__struct_fields__)
         return f"{type(self).__name__}({fields})"
+
+
+class MemberSettings(AgentSettings, frozen=True, kw_only=True):
+    """Settings of a member beyond those that meters and planners go by."""
+
+    slicing: Slicing = "off"
+    """``auto``: a member gives partitions away by its own decision where it will not be done in time."""
 
 
 def shown(name: str, value: object) -> str:

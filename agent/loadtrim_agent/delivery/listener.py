@@ -103,6 +103,11 @@ class Listener:
         self._target = target
         self._changed.set()
 
+    @property
+    def plain(self) -> bool:
+        """There is a listener, and it is called with all that is held whenever something comes or goes."""
+        return self._target is not None and not isinstance(self._target, IncrementalRebalanceListener)
+
     def reported_of(self, partitions: Collection[Partition]) -> Collection[Partition]:
         """Return what user code sees as held of what there is. Any thread.
 
@@ -111,8 +116,7 @@ class Listener:
         shown, held = self.shown, self.held
         if shown is not None:
             return shown
-        plain = self._target is not None and not isinstance(self._target, IncrementalRebalanceListener)
-        return [partition for partition in partitions if partition in held] if plain else partitions
+        return [partition for partition in partitions if partition in held] if self.plain else partitions
 
     @property
     def leaving(self) -> bool:

@@ -391,13 +391,17 @@ class Meter:
         ]
         queues.sort(key=lambda queue: (-queue.queue_seconds, queue.topic, queue.partition))
         kept = sorted(queues[:QUEUES_MAX], key=lambda queue: (queue.topic, queue.partition))
+        states = self._states(self._log_time(now))
         return LoadRecord(
             group=self._config.group,
             member=member,
             at=now,
             generation=generation,
-            slack=round(self._slack(now, self._states(self._log_time(now))), 2),
+            slack=round(self._slack(now, states), 2),
             queues=tuple(kept),
+            work=round(sum(queue.queue_seconds for queue in queues), 3),
+            rate=round(self._work_rate(states), 3),
+            capacity=round(self._work.capacity, 3),
         )
 
     def snapshot(self, now: float) -> MeterSnapshot:
@@ -422,6 +426,7 @@ class Meter:
         return MeterSnapshot(
             utilization=self._busy.share(now),
             slack=self._slack(now, states),
+            capacity=self._work.capacity,
             work_rate=self._work_rate(states),
             clock_offset_seconds=self._clock.seconds,
             busy_seconds=self._busy.total,

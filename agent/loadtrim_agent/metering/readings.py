@@ -151,6 +151,8 @@ class MeterSnapshot:
     """Busy share of the concurrency over the last 10 s, 0 .. 1."""
     slack: float
     """Busy seconds per second that could still be given, x speed."""
+    capacity: float = 1.0
+    """Busy seconds per second that can be given, as far as is known."""
     work_rate: float
     """Work that arrives in partitions that are not kept out, busy seconds per second."""
     clock_offset_seconds: float

@@ -209,6 +209,14 @@ MOVES = Family(
     (*MEMBER, "outcome"),
     words=("done", "timed_out", "refused", "dropped", "not_possible", "void"),
 )
+SLICES = Family(
+    "loadtrim_slices_total",
+    "counter",
+    "count",
+    "Partitions that the member gave away, or was about to, by its own decision. Promised: all of them.",
+    (*MEMBER, "outcome"),
+    words=("promised", "kept", "overtaken", "timed_out", "dropped", "not_possible"),
+)
 PLAN_SECONDS = Family("loadtrim_plan_seconds", "histogram", "seconds", "Seconds that making a decision takes.", GROUP)
 HEARTBEAT_AGE = Family(
     "loadtrim_heartbeat_age_seconds", "gauge", "seconds", "Seconds since the last answered heartbeat was sent.", MEMBER
@@ -232,7 +240,7 @@ AGENT_ERRORS = Family(
 FAMILIES: Final = (
     INFO, OBJECTIVE_SECONDS, OBJECTIVE_SHARE, RECORDS_DONE, RECORDS_LATE, LATENCY_UNKNOWN, LATENCY, BUSY, IN_HAND_AGE,
     LAG_RECORDS, LAG_SECONDS, ARRIVAL_RATE, ARRIVAL_RATE_UNNAMED, OWNED, UNOWNED, HANDOFF, UTILIZATION, LEADER,
-    GENERATION, REBALANCES, GROUP_PROTOCOL, MANUAL_OVERRIDE, COMMITS_FAILED, REPLICAS, PLANS, MOVES, PLAN_SECONDS,
-    HEARTBEAT_AGE, SCALER_REQUESTS, AGENT_ERRORS,
+    GENERATION, REBALANCES, GROUP_PROTOCOL, MANUAL_OVERRIDE, COMMITS_FAILED, REPLICAS, PLANS, MOVES, SLICES,
+    PLAN_SECONDS, HEARTBEAT_AGE, SCALER_REQUESTS, AGENT_ERRORS,
 )  # fmt: skip
 """Every metric, in the order of the page."""

@@ -172,9 +172,9 @@ class Metrics:
         """One side of a handoff is over."""
         self._series.observe(f.HANDOFF, seconds, side)
 
-    def move(self, outcome: str) -> None:
-        """What became of one move of this member's (``done``, ``timed_out``, ``dropped``, ...)."""
-        self._series.count(f.MOVES, outcome)
+    def move(self, outcome: str, *, slice_: bool = False) -> None:
+        """Count one move of this member's (``done``, ``dropped``, ...), or one slice (``promised``, ``kept``, ...)."""
+        self._series.count(f.SLICES if slice_ else f.MOVES, outcome)
 
     def commit_failed(self, reason: str) -> None:
         """Count a commit request that was not acknowledged; ``reason``: a value of

@@ -100,6 +100,9 @@ class MemberWorkStatus(msgspec.Struct, frozen=True, kw_only=True):
     utilization: float | None = None
     untold: str = ""
     """Reason why nobody knows when this member's records are done, and what to do; empty: it is known."""
+    slicing_off: str = ""
+    """Reason why the member gives nothing away by its own decision; empty: it may. A value of
+    :class:`~loadtrim_agent.planning.slicing.SlicingOff`."""
 
 
 class Status(MemberWorkStatus, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
 
-__all__ = ["Limits", "Own", "Peer", "Slice", "SliceError", "Tier", "predicted", "sliced"]
+__all__ = ["Limits", "Own", "Peer", "Slice", "SliceError", "SlicingOff", "Tier", "predicted", "sliced"]
 
 SOFT_LATENCY_SHARE = 0.5
 """Of the objective: below it nobody is bothered for comfort."""
@@ -57,6 +57,32 @@ class Tier(enum.StrEnum):
     """It would be late here."""
     SOFT = "soft"
     """It would be in time here, and much sooner there."""
+
+
+class SlicingOff(enum.StrEnum):
+    """Reason why a member passes nothing on."""
+
+    NOTHING = ""
+    """There is none: it may."""
+    SETTING = "setting"
+    """``LOADTRIM_SLICING`` is ``off``."""
+    MIXED = "mixed"
+    """In a mixed group nothing moves."""
+    MANUAL_COMMITS = "manual_commits"
+    """Only what user code commits counts, transactions included: each slice would repeat what is not committed yet."""
+    LISTENER = "listener"
+    """A rebalance listener of the plain kind is called for each partition that comes or goes, and delivery waits."""
+    OBJECTIVE = "objective"
+    """The objective is too short for what a handoff takes."""
+    UNTOLD = "untold"
+    """Nobody knows when records are done, so nobody knows what they cost."""
+    LEAVING = "leaving"
+    REBALANCE = "rebalance"
+    """The member is in no generation now."""
+    BLIND = "blind"
+    """In a blind generation nothing moves."""
+    LOG = "log"
+    """The coordination log cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

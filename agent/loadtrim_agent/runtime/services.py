@@ -12,9 +12,10 @@ from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.host import process_name
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.common.settings import AgentSettings
+from loadtrim_agent.common.settings import AgentSettings, MemberSettings
 from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_at
 from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.slicing_task import SlicingTask
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.loop import LeaderLoop
@@ -40,6 +41,8 @@ from loadtrim_agent.wire.ownership_records import (
     LoadRecord,
     ManualOverrideRecord,
     PlanRecord,
+    PromiseRecord,
+    ReleaseRecord,
 )
 
 from .agent import Agent
@@ -71,11 +74,10 @@ class Services(AgentObserver):
     """
 
     def __init__(
-        self, settings: AgentSettings, *, group: str, client_id: str, registry: CollectorRegistry | None
+        self, settings: MemberSettings, *, group: str, client_id: str, registry: CollectorRegistry | None
     ) -> None:
         self._settings = settings
-        self._group = group
-        self._client_id = client_id
+        self._identity = group, client_id
         make_policy(settings.policy)
         make_packer(settings.packer)
         if settings.monitor != REPORTS and (limits := unmonitored(settings.policy, settings.monitor)):
@@ -99,6 +101,7 @@ class Services(AgentObserver):
         self.metering = MeteringTask(
             MeterConfig(**given, group=group, process=process_name(), started_at=started_at), self.metrics
         )
+        self.slicing = SlicingTask(settings, self.metering)
         self._agent: Agent | None = None
         self._reports: MemberReports | None = None
         self._leader: LeaderLoop | None = None
@@ -118,9 +121,10 @@ class Services(AgentObserver):
         )
         self._fence.watch(agent.partitions.gate, agent)
         self.metering.attach(agent.buffer, agent.fetcher)
+        self.slicing.attach(agent, agent.listener, agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
         self._leader = leader = LeaderLoop(
-            PlanConfig.of(settings, self._group, can_scale=self._scaler.scales, numbered=numbered(settings)),
+            PlanConfig.of(settings, self._identity[0], can_scale=self._scaler.scales, numbered=numbered(settings)),
             agent.connections.pool,
             agent,
             self._instances,
@@ -132,6 +136,7 @@ class Services(AgentObserver):
         agent.tasks.spawn_contained(self.metering.run_gathering(), "gathering")
         agent.tasks.spawn_contained(self.metering.run_reports(reports), "reports")
         agent.tasks.spawn_contained(self.metering.run_loads(reports), "loads")
+        agent.tasks.spawn_contained(self.slicing.run(), "slicing")
         agent.tasks.spawn_contained(reconciler.run(), "scaler")
         agent.tasks.spawn_contained(agent.condition.watch_loop(), "watch")
         if isinstance(self._scaler, KubernetesScaler) and self._scaler.lease is not None:
@@ -143,19 +148,19 @@ class Services(AgentObserver):
             agent.tasks.spawn_contained(self._ended_pods.keep_watch(), "watch of pods")
         sources = StatusSources(
             settings=settings,
-            group=self._group,
-            client_id=self._client_id,
+            group=self._identity[0],
+            client_id=self._identity[1],
             agent=agent,
             metrics=self.metrics,
             metering=self.metering,
+            slicing=self.slicing,
             leader=leader,
             reconciler=reconciler,
             errors=self._errors,
             stays_ready=bool(numbered(settings)),
             publisher=self._scaler if isinstance(self._scaler, MetricScaler) else None,
         )
-        name = f"{self._group}/{self._client_id}"
-        self._registration = server.register(name, StatusPage(sources), self.metrics.agent_error)
+        self._registration = server.register("/".join(self._identity), StatusPage(sources), self.metrics.agent_error)
 
     async def leaving(self, member: str, generation: int) -> None:
         """Report what was done since the last report: the leader would take its absence for less load."""
@@ -178,14 +183,17 @@ class Services(AgentObserver):
     def entered(self, command: EnteredCommand) -> None:
         self.metrics.entered(command.generation, _PROTOCOLS.get(command.protocol, "mixed"))
         self._show_override()
+        self.slicing.entered()
         if self._leader is not None:
             self._leader.set_leader(command.leader == command.member)
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
         self.metering.fetched(stream, chunk, end_offset)
+        self.slicing.fetched(stream, chunk, end_offset)
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
         self.metering.acquired(stream, seconds)
+        self.slicing.acquired(stream, seconds)
         log.debug("%s is handed out here from offset %d on", stream.partition, stream.position)
 
     def released(self, partition: Partition, seconds: float) -> None:
@@ -195,6 +203,7 @@ class Services(AgentObserver):
 
     def lost(self, stream: Stream) -> None:
         self.metering.lost(stream)
+        self.slicing.lost(stream)
 
     def sought(self, stream: Stream, offset: int) -> None:
         self.metering.sought(stream, offset)
@@ -213,8 +222,14 @@ class Services(AgentObserver):
     def read(self, record: Record) -> None:
         if self._leader is not None and isinstance(record, HelloRecord):
             self._leader.instances.hear(record.member, record.instance, record.process)
-        if self._ended_pods is not None and isinstance(record, LoadRecord):
-            self._ended_pods.note_load(record)
+        if isinstance(record, LoadRecord):
+            self.slicing.loaded(record)
+            if self._ended_pods is not None:
+                self._ended_pods.note_load(record)
+        elif isinstance(record, PromiseRecord):
+            self.slicing.promised(record)
+        elif isinstance(record, ReleaseRecord):
+            self.slicing.released(record.key, record.target)
         if isinstance(record, LeavingRecord | PlanRecord):
             log.debug("read %s", record)
         elif isinstance(record, ManualOverrideRecord):
@@ -226,6 +241,8 @@ class Services(AgentObserver):
     def count(self, what: ProtocolCount, partition: Partition | None) -> None:
         if what.severity is Severity.MOVE:
             self.metrics.move(what.outcome)
+        elif what.severity is Severity.SLICE:
+            self.metrics.move(what.outcome, slice_=True)
         elif what.severity is Severity.ERROR:
             self.error(what.label)
 

@@ -13,6 +13,7 @@ from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.settings import AgentSettings
 from loadtrim_agent.delivery.metering_task import MeteringTask
+from loadtrim_agent.delivery.slicing_task import SlicingTask
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.loop import LeaderLoop
 from loadtrim_agent.leader.scaling.metric import MetricScaler
@@ -49,6 +50,7 @@ class StatusSources:
     agent: Agent
     metrics: Metrics
     metering: MeteringTask
+    slicing: SlicingTask
     leader: LeaderLoop
     reconciler: ScaleReconciler
     errors: Counter[str]
@@ -137,6 +139,7 @@ class StatusPage:
             log="ok" if agent.log is not None else "not usable",
             concurrency=self._sources.settings.concurrency,
             utilization=seen.utilization,
+            slicing_off=self._sources.slicing.off().value,
             untold="" if seen.untold.latency_known else untold_line(seen.untold),
             victim=group.plan is not None and group.member in group.plan.victims,
             partitions=self._partitions(group),

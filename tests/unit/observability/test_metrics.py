@@ -55,6 +55,7 @@ CONTRACT = {
     "loadtrim_replicas": {"group", "state"},
     "loadtrim_plans_total": {"group", "outcome"},
     "loadtrim_moves_total": {"group", "client_id", "outcome"},
+    "loadtrim_slices_total": {"group", "client_id", "outcome"},
     "loadtrim_plan_seconds": {"group"},
     "loadtrim_heartbeat_age_seconds": {"group", "client_id"},
     "loadtrim_scaler_requests_total": {"group", "outcome"},
@@ -87,6 +88,7 @@ def fill(metrics: Metrics) -> None:
     metrics.handoff("release", 0.007)
     metrics.handoff("acquire", 0.001)
     metrics.move("done")
+    metrics.move("kept", slice_=True)
     metrics.leader(True)
     metrics.entered(7, "loadtrim")
     metrics.replicas("wanted", 4)
@@ -125,6 +127,7 @@ def test_values(registry: CollectorRegistry) -> None:
     assert value(registry, "loadtrim_handoff_seconds_count", MEMBER | {"side": "release"}) == 1
     assert value(registry, "loadtrim_handoff_seconds_sum", MEMBER | {"side": "acquire"}) == 0.001
     assert value(registry, "loadtrim_moves_total", MEMBER | {"outcome": "done"}) == 1
+    assert value(registry, "loadtrim_slices_total", MEMBER | {"outcome": "kept"}) == 1
     assert value(registry, "loadtrim_leader", MEMBER) == 1
     assert value(registry, "loadtrim_generation", MEMBER) == 7
     assert value(registry, "loadtrim_replicas", GROUP | {"state": "wanted"}) == 4

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time
-from loadtrim_agent.common.settings import AgentSettings
+from loadtrim_agent.common.settings import MemberSettings
 from loadtrim_agent.delivery.gate import DeliveryGate
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.leader.instances import Instances
@@ -33,7 +33,7 @@ def test_the_start_says_what_a_monitor_does_not_reach(
     policy: str, monitor: str, said: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "loadtrim"):
-        Services(AgentSettings(policy=policy, monitor=monitor), group="g", client_id="c", registry=CollectorRegistry())
+        Services(MemberSettings(policy=policy, monitor=monitor), group="g", client_id="c", registry=CollectorRegistry())
     assert len(caplog.messages) == len(said)
     assert all(text in message for text, message in zip(said, caplog.messages, strict=True))
 
@@ -45,7 +45,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def services(registry: CollectorRegistry) -> Services:
-    settings = AgentSettings(policy="keda", packer="sticky", mode="shadow", sla_seconds=0.5, sla_share=0.99)
+    settings = MemberSettings(policy="keda", packer="sticky", mode="shadow", sla_seconds=0.5, sla_share=0.99)
     return Services(settings, group="g", client_id="c", registry=registry)
 
 
@@ -104,7 +104,7 @@ def test_a_commit_that_is_not_acknowledged_is_counted_by_reason(
 
 def test_a_hello_tells_the_leader_an_instance() -> None:
     """A report comes a second later; until then the leader did not know what the orchestrator calls the newcomer."""
-    services: Any = Services(AgentSettings(), group="g", client_id="c", registry=CollectorRegistry())
+    services: Any = Services(MemberSettings(), group="g", client_id="c", registry=CollectorRegistry())
     services._leader = SimpleNamespace(instances=Instances("pod-1"))
     services.read(HelloRecord(group="g", member="m", at=0.0, instance="pod-2", process="17-aa"))
     assert services._leader.instances.of("m") == "pod-2"
@@ -142,12 +142,12 @@ async def test_a_generation_is_led_while_the_lease_holds() -> None:
 
 def test_an_ordered_workload_is_known_by_its_pod_where_pods_go_by_number() -> None:
     for scaler, name in (("metric", "payments"), ("kubernetes", "payments"), ("webhook", ""), ("none", "")):
-        assert numbered(AgentSettings(scaler=scaler, instance="payments-3")) == name  # type: ignore[arg-type]
-    assert numbered(AgentSettings(scaler="metric", instance="payments-7d9c5b6f4d-x2x8k")) == ""
+        assert numbered(MemberSettings(scaler=scaler, instance="payments-3")) == name  # type: ignore[arg-type]
+    assert numbered(MemberSettings(scaler="metric", instance="payments-7d9c5b6f4d-x2x8k")) == ""
 
 
 def test_the_published_replicas_are_shown_while_there_are_any(registry: CollectorRegistry) -> None:
-    made: Any = Services(AgentSettings(scaler="metric", instance="pod-1"), group="g", client_id="c", registry=registry)
+    made: Any = Services(MemberSettings(scaler="metric", instance="pod-1"), group="g", client_id="c", registry=registry)
     requested = {"group": "g", "state": "requested"}
     assert registry.get_sample_value("loadtrim_replicas", requested) is None
     made._fence.generation = lambda: 7

@@ -113,6 +113,7 @@ WRONG = {
     "monitor": ("landau", "the nearest is 'landau24'"),
     "decision_seconds": ("fast", "a number of seconds above 0, e.g. 0.5"),
     "report_seconds": ("0", "a number of seconds above 0, e.g. 0.5"),
+    "slicing": ("on", "off, auto"),
     "drain_seconds": ("20s", "a number of seconds above 0, e.g. 0.5"),
     "exit_seconds": ("-1", "a number of seconds above 0, e.g. 0.5"),
     "concurrency": ("20x", "busy seconds per second that a member can give, above 0, e.g. 4"),

@@ -1,0 +1,335 @@
+"""The task that looks whether this member will be done in time, and passes work on if another one would be.
+
+:mod:`loadtrim_agent.planning.slicing` says what is decided, and why. :mod:`loadtrim_agent.planning.peer_work` folds
+what is known of the other members. :mod:`loadtrim_agent.protocol.slices` gives a partition away at a bound. Here own
+queues are counted: not while nothing waits, and not where slicing is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from loadtrim_agent.common.clock import boot_time, wall_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.settings import MemberSettings
+from loadtrim_agent.kafka.fetch.chunk import Chunk
+from loadtrim_agent.kafka.fetch.port import Fetcher
+from loadtrim_agent.metering.meter import MeterSnapshot
+from loadtrim_agent.metering.readings import PartitionSnapshot
+from loadtrim_agent.planning.peer_work import GroupNow, PeerWork
+from loadtrim_agent.planning.slicing import Limits, Own, Slice, SlicingOff, Tier, sliced
+from loadtrim_agent.protocol.assigned_partition import AssignedState
+from loadtrim_agent.protocol.events import SliceWantedEvent
+from loadtrim_agent.protocol.pace import load_seconds
+from loadtrim_agent.protocol.snapshot import MachineSnapshot
+from loadtrim_agent.wire.ownership_records import LoadRecord, PromiseRecord
+
+from .listener import Listener
+from .metering_task import MeteringTask
+from .partition_stream import Stream
+from .ports import Member
+from .record_buffer import RecordBuffer
+
+__all__ = ["SlicingTask"]
+
+log = logging.getLogger("loadtrim")
+
+LOOK_SECONDS = 0.02
+"""The time between two looks while much waits: about the length of a few records, as in the simulator."""
+QUIET_SHARE = 0.25
+"""Of the objective: with less work waiting nothing is looked at closely, as in the simulator."""
+SLICES_PER_LOOK_MAX = 4
+SOFT_SECONDS = 20.0
+"""The least time between two soft slices of a group. Measured (decision on slicing): once a second made a fifth more
+moves and no more records in time."""
+OBJECTIVE_SECONDS_MIN = 0.2
+"""Measured (decision on slicing): below it members of a full group pass everything to and fro."""
+SILENT_LOADS = 1.25
+"""Of the longest time between two ``load`` records of a member. It is given nothing if its last is older. Chosen."""
+HANDOFF_SECONDS = 0.015
+"""The time of a handoff until some were measured: what the simulator charges."""
+HANDOFFS_MIN = 5
+HANDOFFS_MAX = 20
+"""Of the last handoffs the median counts. Both chosen."""
+REST_HANDOFFS = 4.0
+"""A partition that came less than so many handoffs ago is not given on: two would be lost to nobody's hands. Chosen."""
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """Records of one stream, as far as what was fetched tells of them."""
+
+    acquired_at: float
+    """Boot clock."""
+    newest_at: float = 0.0
+    """When the youngest record came, own wall clock."""
+    end: int = -1
+    """Behind the last record that was fetched."""
+    caught_up_at: float = 0.0
+    """When the broker had nothing behind that, own wall clock; 0: never so far."""
+
+
+class SlicingTask:
+    """One member's slicing. All methods run in the agent's loop.
+
+    Args:
+        settings: of the user.
+        metering: tells costs, rates and the capacity, as of the last report.
+    """
+
+    def __init__(self, settings: MemberSettings, metering: MeteringTask) -> None:
+        self._wanted = settings.slicing == "auto"
+        self._objective = settings.sla_seconds
+        self._metering = metering
+        self._work = PeerWork()
+        """By the boot clock."""
+        self._member: Member | None = None
+        self._listener: Listener | None = None
+        self._buffer: RecordBuffer | None = None
+        self._fetcher: Fetcher | None = None
+        self._arrived: dict[Partition, _Arrived] = {}
+        self._handoffs: deque[float] = deque(maxlen=HANDOFFS_MAX)
+        self._seen: tuple[MeterSnapshot | None, dict[Partition, PartitionSnapshot]] = (None, {})
+        """The meter's last snapshot, and its partitions."""
+        self._promises: Mapping[Partition, PromiseRecord] = {}
+        """Open promises as of the last record of the log."""
+        self._fetched = asyncio.Event()
+        """Set while records came since the last quiet look."""
+        self.looks = 0
+        """Close looks so far, for tests."""
+
+    def attach(self, member: Member, listener: Listener, buffer: RecordBuffer, fetcher: Fetcher) -> None:
+        """From now on these streams are looked at."""
+        self._member, self._listener, self._buffer, self._fetcher = member, listener, buffer, fetcher
+
+    # -- what the agent tells ------------------------------------------------------------------------------------
+
+    def entered(self) -> None:
+        """A generation began."""
+        if not self._wanted:
+            return
+        group = self._group()
+        self._work.enter(group.generation, group.assignment.members if group.assignment is not None else ())
+        self._promises = {}
+
+    def acquired(self, stream: Stream, seconds: float | None) -> None:
+        """A stream is delivered from now on; ``seconds`` since its last owner stopped, if it came by a handoff."""
+        self._arrived[stream.partition] = _Arrived(boot_time())
+        if seconds is not None:
+            self._handoffs.append(seconds)
+
+    def lost(self, stream: Stream) -> None:
+        """A stream is not owned any more."""
+        self._arrived.pop(stream.partition, None)
+
+    def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
+        """Records were fetched."""
+        arrived = self._arrived.get(stream.partition) if self._wanted else None
+        if arrived is None:
+            return
+        seen = self._partitions().get(stream.partition)
+        now, stamps = wall_time(), chunk.stamps()[0]
+        newest = max(stamps, default=-1.0)
+        at = newest + self._clock_offset() if newest >= 0.0 else now
+        # Producers' clocks may be off. What was not there when the broker was asked last came after that.
+        since = arrived.caught_up_at if arrived.end == chunk.start else 0.0
+        arrived.newest_at = min(max(at, since), now)
+        arrived.end = chunk.end
+        if end_offset is not None and end_offset <= chunk.end:
+            arrived.caught_up_at = now
+        if seen is not None and seen.cost is not None:
+            self._work.came(boot_time(), chunk.records * seen.cost.mean)
+        self._fetched.set()
+
+    def loaded(self, record: LoadRecord) -> None:
+        """A member's load was read."""
+        if self._wanted:
+            self._work.load(boot_time(), record)
+
+    def promised(self, record: PromiseRecord) -> None:
+        """A promise was read, and folded into the group's."""
+        if self._wanted:
+            self._promises = self._group().slices.promises
+            if self._promises.get(record.key) is record:
+                self._work.promised(boot_time(), record)
+
+    def released(self, partition: Partition, target: str) -> None:
+        """A release of a partition to that member was read, and folded into ownership if it counts."""
+        if self._wanted:
+            before, self._promises = self._promises, self._group().slices.promises
+            if partition in before and partition not in self._promises:
+                self._work.released(boot_time(), before[partition], target)
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def off(self) -> SlicingOff:
+        """Return why this member passes nothing on now; NOTHING: it may."""
+        if not self._wanted:
+            return SlicingOff.SETTING
+        group = self._group()
+        if group.stable and not group.speaks_loadtrim:
+            return SlicingOff.MIXED
+        if not group.config.auto_commit:
+            return SlicingOff.MANUAL_COMMITS
+        if self._listener is not None and self._listener.plain:
+            return SlicingOff.LISTENER
+        if self._objective < OBJECTIVE_SECONDS_MIN:
+            return SlicingOff.OBJECTIVE
+        if not self._snapshot().untold.at_next_call:
+            return SlicingOff.UNTOLD
+        if group.member in group.leaving:
+            return SlicingOff.LEAVING
+        if not group.stable:
+            return SlicingOff.REBALANCE
+        if group.owners is None:
+            return SlicingOff.BLIND
+        return SlicingOff.NOTHING if group.slices.able else SlicingOff.LOG
+
+    async def run(self) -> None:
+        """Look for ever: every 20 ms while much waits, once for what was fetched while little does."""
+        if not self._wanted:
+            return
+        while True:
+            await self._fetched.wait()
+            await asyncio.sleep(LOOK_SECONDS)
+            if not self.look():
+                self._fetched.clear()
+
+    def look(self) -> bool:
+        """Pass on what will not be done in time. Returns whether much waits."""
+        if self.off() is not SlicingOff.NOTHING:
+            return False
+        for _ in range(SLICES_PER_LOOK_MAX):
+            own = self._own()
+            capacity = self._snapshot().capacity
+            if sum(entry.work for entry in own) < QUIET_SHARE * self._objective * capacity:
+                return False
+            self.looks += 1
+            choice = self._choice(own, capacity)
+            if choice is None or not self._act(choice, own, capacity):
+                break
+        return True
+
+    def _choice(self, own: list[Own], capacity: float) -> Slice | None:
+        group, now = self._group(), boot_time()
+        victims = group.plan.victims if group.plan is not None else ()
+        members = group.assignment.members if group.assignment is not None else {}
+        promises = group.slices.promises
+        peers = self._work.peers(
+            GroupNow(
+                now=now,
+                me=group.member,
+                members=members.keys(),
+                away=group.leaving.union(victims),
+                silent_seconds=SILENT_LOADS * load_seconds(len(members)),
+                promises=promises,
+                mine=[(each.target, each.work) for each in group.slices.own.values() if not each.counts],
+                capacity=capacity,
+                rate=self._snapshot().work_rate,
+            )
+        )
+        incoming = sum(promise.work for promise in promises.values() if promise.target == group.member)
+        limits = self._limits(max((entry.cost for entry in own), default=0.0), now)
+        return sliced(own, peers, limits, incoming_seconds=incoming, capacity=capacity)
+
+    def _limits(self, cost: float, now: float) -> Limits:
+        known = len(self._handoffs) >= HANDOFFS_MIN
+        handoff = min(median(self._handoffs) if known else HANDOFF_SECONDS, self._objective / 4.0)
+        return Limits(
+            objective_seconds=self._objective,
+            margin_seconds=min(handoff + 1.5 * cost, self._objective / 2.0),
+            handoff_seconds=handoff,
+            rest_seconds=REST_HANDOFFS * handoff,
+            soft=now - self._work.soft_at >= SOFT_SECONDS,
+        )
+
+    def _own(self) -> list[Own]:
+        """Return what waits in the partitions that are not going already."""
+        assert self._buffer is not None
+        group, now, wall_now = self._group(), boot_time(), wall_time()
+        found = []
+        for partition, stream in self._buffer.streams.items():
+            view, seen = group.assigned.get(partition), self._partitions().get(partition)
+            arrived = self._arrived.get(partition)
+            running = view is not None and view.acquisition_id == stream.acquisition_id
+            if view is None or not running or view.state is not AssignedState.RUNNING:
+                continue
+            if seen is None or seen.cost is None or arrived is None or stream.paused:
+                continue
+            bound, cost = group.slices.own.get(partition), seen.cost.mean
+            end = self._end(partition, arrived)
+            upto = end if bound is None else min(end, max(stream.position, bound.until))
+            records, seconds = stream.open_work(now)
+            work = max(0, upto - stream.position) * cost + max(0.0, records * cost - seconds)
+            found.append(
+                Own(
+                    partition=partition,
+                    work=work,
+                    cost=cost,
+                    newest_age=max(0.0, wall_now - self._newest_at(partition, arrived, end)) if work else 0.0,
+                    movable=bound is None,
+                    taken_seconds=now - arrived.acquired_at,
+                    rate=seen.arrival_rate * cost,
+                )
+            )
+        return found
+
+    def _end(self, partition: Partition, arrived: _Arrived) -> int:
+        """Return the end of a log as far as is known, what is not fetched yet included."""
+        assert self._fetcher is not None
+        return max(arrived.end, self._fetcher.end_offset(partition) or 0)
+
+    def _newest_at(self, partition: Partition, arrived: _Arrived, end: int) -> float:
+        assert self._fetcher is not None
+        told_at = self._fetcher.end_offset_at(partition)
+        return told_at if end > arrived.end and told_at is not None else arrived.newest_at
+
+    def _act(self, choice: Slice, own: list[Own], capacity: float) -> bool:
+        """Promise a slice. Returns whether it was, so that it is worth looking again."""
+        assert self._buffer is not None
+        assert self._member is not None
+        entry = next(each for each in own if each.partition == choice.partition)
+        stream, arrived = self._buffer.streams[choice.partition], self._arrived[choice.partition]
+        until, seconds = stream.position, 0.0
+        if choice.keep_records:
+            given = int(entry.work / entry.cost + 1e-9) - choice.keep_records
+            until = max(until, self._end(choice.partition, arrived) - given)
+            seconds = (until - stream.position) * entry.cost / capacity
+        work = max(0.0, entry.work - (until - stream.position) * entry.cost)
+        log.debug("slice of %s at offset %d: %.3f s of work for %s", entry.partition, until, work, choice.target)
+        before = len(self._group().slices.own)
+        self._member.feed(
+            SliceWantedEvent(
+                now=boot_time(),
+                partition=choice.partition,
+                target=choice.target,
+                until=until,
+                work=work,
+                seconds=seconds,
+                soft=choice.tier is Tier.SOFT,
+            )
+        )
+        return len(self._group().slices.own) > before
+
+    # -- small steps ---------------------------------------------------------------------------------------------
+
+    def _group(self) -> MachineSnapshot:
+        assert self._member is not None, "attached at the start"
+        return self._member.snapshot()
+
+    def _snapshot(self) -> MeterSnapshot:
+        return self._metering.snapshot
+
+    def _clock_offset(self) -> float:
+        return self._snapshot().clock_offset_seconds
+
+    def _partitions(self) -> dict[Partition, PartitionSnapshot]:
+        snapshot = self._snapshot()
+        if self._seen[0] is not snapshot:
+            self._seen = snapshot, {each.partition: each for each in snapshot.partitions}
+        return self._seen[1]
