@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from prometheus_client import CollectorRegistry
 
 import loadtrim.managed
-import loadtrim_agent.leader.loop
+import loadtrim_agent.common.daemon_call
 import loadtrim_agent.runtime.agent
 from loadtrim import Consumer
 from loadtrim.settings import Settings
@@ -82,15 +82,15 @@ class WatchedGate(DeliveryGate):
 @contextlib.contextmanager
 def threads_in_charge() -> Iterator[None]:
     """Within this block the product's threads are loops of simulated processes, or calls, and leases are watched."""
-    managed, leader, agent = loadtrim.managed, loadtrim_agent.leader.loop, loadtrim_agent.runtime.agent
-    before = managed.AgentThread, leader.threading, agent.DeliveryGate
+    managed, calls, agent = loadtrim.managed, loadtrim_agent.common.daemon_call, loadtrim_agent.runtime.agent
+    before = managed.AgentThread, calls.threading, agent.DeliveryGate
     managed.AgentThread = _LoopThread  # type: ignore[misc]
-    leader.threading = SimpleNamespace(Thread=_InlineThread)  # type: ignore[assignment]
+    calls.threading = SimpleNamespace(Thread=_InlineThread)  # type: ignore[assignment]
     agent.DeliveryGate = WatchedGate  # type: ignore[misc]
     try:
         yield
     finally:
-        managed.AgentThread, leader.threading, agent.DeliveryGate = before  # type: ignore[misc]
+        managed.AgentThread, calls.threading, agent.DeliveryGate = before  # type: ignore[misc]
 
 
 def _connection(kernel: Kernel) -> dict[str, Any]:
