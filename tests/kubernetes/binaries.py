@@ -13,12 +13,13 @@ from pathlib import Path
 
 from loadtrim.testing.distribution import cache_directory, locked
 
-__all__ = ["COMMANDS", "Missing", "binaries", "kustomize"]
+__all__ = ["COMMANDS", "Missing", "binaries", "helm", "kustomize"]
 
 COMMANDS = ("kube-apiserver", "kube-controller-manager")
 MODULE = Path(__file__).parent / "control_plane"
 BUILD_SECONDS = 3600.0
 KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.19.0"
 
 
 class Missing(Exception):
@@ -48,12 +49,26 @@ def kustomize() -> Path:
         Missing: there is no Go.
         subprocess.CalledProcessError: the build failed.
     """
-    kept = cache_directory() / "kubernetes" / KUSTOMIZE.replace("/", "_")
-    if not (kept / "kustomize").exists():
+    return _installed(KUSTOMIZE, "kustomize")
+
+
+def helm() -> Path:
+    """Return the program ``helm``, built where it is not in the cache yet: two minutes, once.
+
+    Raises:
+        Missing: there is no Go.
+        subprocess.CalledProcessError: the build failed.
+    """
+    return _installed(HELM, "helm")
+
+
+def _installed(module: str, command: str) -> Path:
+    kept = cache_directory() / "kubernetes" / module.replace("/", "_")
+    if not (kept / command).exists():
         with locked(cache_directory() / "kubernetes" / "lock"):
             environment = os.environ | {"GOBIN": str(kept), "GOFLAGS": "-mod=mod"}
-            subprocess.run([_go(), "install", KUSTOMIZE], env=environment, check=True, timeout=BUILD_SECONDS)
-    return kept / "kustomize"
+            subprocess.run([_go(), "install", module], env=environment, check=True, timeout=BUILD_SECONDS)
+    return kept / command
 
 
 def _version() -> str:
