@@ -16,8 +16,10 @@ from integration.harness import eventually
 from integration.harness_consumers import new_group, started
 from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster
+from loadtrim_agent.common.clock import wall_time
 from loadtrim_agent.delivery.slicing_task import SlicingTask
 from loadtrim_agent.planning.slicing import SlicingOff
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 
 pytestmark = pytest.mark.kafka
 
@@ -31,8 +33,7 @@ MOVE_SECONDS_MAX = 0.2
 times what a handoff takes on a quiet machine."""
 LATE_SHARE_MAX = 0.25
 """Chosen: below the 0.31 that would be late without slices; 0.05 on a quiet machine."""
-SETTINGS = Settings(http="off", drain_seconds=5.0, sla_seconds=OBJECTIVE_SECONDS, slicing="auto", mode="shadow")
-"""In mode ``shadow`` plans move nothing but at a rebalance: what moves here, members move."""
+SETTINGS = Settings(http="off", drain_seconds=5.0, sla_seconds=OBJECTIVE_SECONDS, slicing="auto")
 
 
 class Journal:
@@ -81,6 +82,14 @@ def slicing_of(consumer: Consumer) -> SlicingTask:
     return services.slicing  # type: ignore[no-any-return]
 
 
+async def hold_plans(consumer: Consumer, group: str) -> None:
+    """Have the leader make no plan: what moves then, members move."""
+    log = consumer._client.link.agent.log  # type: ignore[union-attr]
+    assert log is not None
+    order = ManualOverrideRecord(group=group, member="cli", at=wall_time(), action="hold")
+    assert await consumer._client.link.run(log.write(order))  # type: ignore[union-attr]
+
+
 async def burst(producer: AIOKafkaProducer, topic: str, partitions: list[int], count: int, journal: Journal) -> None:
     """Send so many records to each of these partitions, and wait until they are done."""
     for _ in range(count):
@@ -101,10 +110,12 @@ async def test_what_one_member_will_not_do_in_time_goes_to_one_that_is_idle(kafk
     ):
         await eventually(lambda: len(one.assignment()) == len(two.assignment()) == 2, "both own two")
         assert [slicing_of(each).off() for each in (one, two)] == [SlicingOff.NOTHING] * 2
+        await hold_plans(one, group)
         await burst(producer, topic, [0, 1, 2, 3], 10, journal)
         await asyncio.sleep(2.5)  # costs are known from the next report on, and loads are told
         for _ in range(BURSTS):
-            await burst(producer, topic, sorted(at.partition for at in one.assignment()), BURST, journal)
+            busier = max((one, two), key=lambda each: len(each.assignment()))
+            await burst(producer, topic, sorted(at.partition for at in busier.assignment())[:2], BURST, journal)
             await asyncio.sleep(1.0)
     assert set(journal.done.values()) == {1}, "nothing twice"
     assert len(journal.done) == journal.sent, "nothing lost"

@@ -83,7 +83,7 @@ class SlicingTask:
     """
 
     def __init__(self, settings: MemberSettings, metering: MeteringTask) -> None:
-        self._wanted = settings.slicing == "auto"
+        self._unwanted = _unwanted(settings)
         self._objective = settings.sla_seconds
         self._metering = metering
         self._work = PeerWork()
@@ -111,7 +111,7 @@ class SlicingTask:
 
     def entered(self) -> None:
         """A generation began."""
-        if not self._wanted:
+        if self._unwanted:
             return
         group = self._group()
         self._work.enter(group.generation, group.assignment.members if group.assignment is not None else ())
@@ -129,7 +129,7 @@ class SlicingTask:
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
         """Records were fetched."""
-        arrived = self._arrived.get(stream.partition) if self._wanted else None
+        arrived = self._arrived.get(stream.partition) if not self._unwanted else None
         if arrived is None:
             return
         seen = self._partitions().get(stream.partition)
@@ -148,19 +148,19 @@ class SlicingTask:
 
     def loaded(self, record: LoadRecord) -> None:
         """A member's load was read."""
-        if self._wanted:
+        if not self._unwanted:
             self._work.load(boot_time(), record)
 
     def promised(self, record: PromiseRecord) -> None:
         """A promise was read, and folded into the group's."""
-        if self._wanted:
+        if not self._unwanted:
             self._promises = self._group().slices.promises
             if self._promises.get(record.key) is record:
                 self._work.promised(boot_time(), record)
 
     def released(self, partition: Partition, target: str) -> None:
         """A release of a partition to that member was read, and folded into ownership if it counts."""
-        if self._wanted:
+        if not self._unwanted:
             before, self._promises = self._promises, self._group().slices.promises
             if partition in before and partition not in self._promises:
                 self._work.released(boot_time(), before[partition], target)
@@ -169,8 +169,8 @@ class SlicingTask:
 
     def off(self) -> SlicingOff:
         """Return why this member passes nothing on now; NOTHING: it may."""
-        if not self._wanted:
-            return SlicingOff.SETTING
+        if self._unwanted is not SlicingOff.NOTHING:
+            return self._unwanted
         group = self._group()
         if group.stable and not group.speaks_loadtrim:
             return SlicingOff.MIXED
@@ -192,7 +192,7 @@ class SlicingTask:
 
     async def run(self) -> None:
         """Look for ever: every 20 ms while much waits, once for what was fetched while little does."""
-        if not self._wanted:
+        if self._unwanted:
             return
         while True:
             await self._fetched.wait()
@@ -333,3 +333,10 @@ class SlicingTask:
         if self._seen[0] is not snapshot:
             self._seen = snapshot, {each.partition: each for each in snapshot.partitions}
         return self._seen[1]
+
+
+def _unwanted(settings: MemberSettings) -> SlicingOff:
+    """Return why a member with these settings never passes anything on; NOTHING: it may."""
+    if settings.slicing == "off":
+        return SlicingOff.SETTING
+    return SlicingOff.SHADOW if settings.mode == "shadow" else SlicingOff.NOTHING

@@ -66,6 +66,8 @@ class SlicingOff(enum.StrEnum):
     """There is none: it may."""
     SETTING = "setting"
     """``LOADTRIM_SLICING`` is ``off``."""
+    SHADOW = "shadow"
+    """In mode ``shadow`` only a plan moves partitions, when members come or go."""
     MIXED = "mixed"
     """In a mixed group nothing moves."""
     MANUAL_COMMITS = "manual_commits"

@@ -356,6 +356,7 @@ class Incremental(IncrementalRebalanceListener):
     ("off", "settings"),
     [
         (SlicingOff.SETTING, {"slicing": "off"}),
+        (SlicingOff.SHADOW, {"mode": "shadow"}),
         (SlicingOff.MANUAL_COMMITS, {"auto_commit": False}),
         (SlicingOff.OBJECTIVE, {"sla_seconds": 0.19}),
         (SlicingOff.NOTHING, {}),
