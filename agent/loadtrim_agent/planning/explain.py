@@ -73,7 +73,7 @@ def _adds(least: int, sizing: Sizing, config: PlanConfig) -> bool:
     Not where members divide partitions among themselves, nor where fewer have just been said to do: a policy may leave
     a group as it is that is a little fuller than a placement is made for.
     """
-    if config.slicing or sizing.reason in (Reason.STABILIZING, Reason.RETURNING):
+    if config.slicing or sizing.reason in (Reason.STABILIZING, Reason.RETURNING, Reason.POSTPONED):
         return False
     return 1 < least <= sizing.replicas or (least > sizing.replicas and sizing.reason is Reason.AT_MAX)
 

@@ -98,6 +98,8 @@ class Reason(enum.StrEnum):
     RETURNING = "returning"
     """A smaller group would do, but the load is expected back before a replica let go would have paid."""
     NEEDS_MORE = "needs_more"
+    POSTPONED = "postponed"
+    """More would keep up, and come in time if they are asked for later."""
     NEEDS_LESS = "needs_less"
     AT_MAX = "at_max"
     UNSPLITTABLE = "unsplittable"

@@ -1,10 +1,11 @@
-"""Size the pool so that the share of records in time is kept: up at once, down after a stabilization window.
+"""Size the pool so that the share of records in time is kept: up in time, down after a stabilization window.
 
 The group is sized as one server of n members' capacity, because handoffs of milliseconds let partitions be passed
 on. For every window length, what arrives in it, one standard deviation and what waits must fit: the group has the
 window plus the objective to do it. Then whole partitions are dealt out over that many members, longest first; over
 those that are there, as their packer would place them. Further replicas are asked for where more would be late by
-the division than the share permits over time.
+the division than the share permits over time. More are asked for at once, or where the objective is long when records
+wait for so long that it is time (:mod:`.postponement`).
 
 They are given back when fewer have been enough for the stabilization window: 2 s, or twice what no trend foresees of
 the start-up time where that is longer. Every reversal doubles the window, and it halves every minute again (from a
@@ -31,6 +32,7 @@ from .ineffective_scaling import ScalingEffect, before_up, watch
 from .marginal_benefit import DOWN_MARGIN, BenefitHistory, least_benefit
 from .need import STAY, Need, explain, misfit, needed, number, pool_of
 from .policy import View
+from .postponement import answers_in_time, is_early, wait_permitted_seconds, wait_seconds
 from .present import PresentPlacement, load_factor
 from .stabilization import Stabilization, is_reversal, remaining_window, reversed_down
 
@@ -79,13 +81,13 @@ class Objective:
         view = replace(view, late=PresentPlacement(view).late)
         wanted = view.bounded(view.replicas if state.wanted is None else state.wanted)
         benefits, benefit = self._benefit(view, state)
-        # More load may divide better, so a baseline that expects more could ask for fewer: both are looked at.
-        peaks = sorted({view.forecast.trend_peak, view.forecast.peak})
-        need = max((_asked(view, peak, wanted, benefit) for peak in peaks), key=lambda entry: entry.replicas)
+        need = max((_asked(view, peak, wanted, benefit) for peak in _peaks(view)), key=lambda entry: entry.replicas)
         effect, ineffective = watch(view, state.effect)
         need = _within_twice(view, need, wanted, judged=not effect.up_saturated)
         stabilization = state.stabilization
-        if need.replicas > wanted:
+        if need.replicas > wanted and is_early(view):
+            sizing, stabilization = _postponed(view, stabilization, wanted, need)
+        elif need.replicas > wanted:
             sizing, stabilization = _up(view, stabilization, wanted, need)
         else:
             sizing, stabilization = _down(view, stabilization, wanted, need, benefit)
@@ -110,6 +112,14 @@ class Objective:
         if view.config.slicing:
             return state.benefits, math.inf  # members divide partitions among themselves: the pool alone sizes
         return least_benefit(view, state.benefits, state.wanted)
+
+
+def _peaks(view: View) -> list[float]:
+    """Return the loads that the group is sized for, work per second."""
+    if answers_in_time(view):
+        return [view.forecast.level]
+    # More load may divide better, so a baseline that expects more could ask for fewer: both are looked at.
+    return sorted({view.forecast.trend_peak, view.forecast.peak})
 
 
 def _within_twice(view: View, need: Need, wanted: int, *, judged: bool) -> Need:
@@ -153,6 +163,19 @@ def _up(view: View, state: Stabilization, wanted: int, need: Need) -> tuple[Sizi
     reason = Reason.NEEDS_MORE if need.pool > wanted else Reason.PLACEMENT
     text = explain(view, need)
     sizing = Sizing(replicas=need.replicas, reason=reason, text=text, rejected=tuple(rejected))
+    return sizing, structs.replace(state, fit_since=None)
+
+
+def _postponed(view: View, state: Stabilization, wanted: int, need: Need) -> tuple[Sizing, Stabilization]:
+    """As many as before, because more still come in time if they are asked for later."""
+    waits, permitted = wait_seconds(view), wait_permitted_seconds(view)
+    why = f"would keep up; records wait for {waits:.1f} s, and it is soon enough to ask for more at {permitted:.1f} s"
+    sizing = Sizing(
+        replicas=wanted,
+        reason=Reason.POSTPONED,
+        text=f"{explain(view, need)}; {need.replicas} {why}",
+        rejected=(RejectedPlan(replicas=need.replicas, reason="it is soon enough to ask for more later"),),
+    )
     return sizing, structs.replace(state, fit_since=None)
 
 

@@ -86,7 +86,8 @@ def test_the_error_of_a_level_counts_where_an_error_would_be_late(objective_seco
     would be asked for: two do up to 1.96.
     """
     run = Run(1, config=structs.replace(CONFIG, sla_seconds=objective_seconds))
-    assert run.at(1.95, error=0.1).replicas == replicas
+    waits = run.at(1.95, error=0.1, lag=1, lag_seconds=0.8 * objective_seconds, owners=1)
+    assert waits.replicas == replicas
 
 
 def test_bursts_need_more_than_the_mean() -> None:

@@ -61,6 +61,7 @@ def view(
     member_capacity: float = 1.0,
     curve: ArrivalCurve = SMOOTH,
     past: tuple[Second, ...] | None = None,
+    lag: int = 0,
     lag_seconds: float = 0.0,
     generation: int = 1,
     future: Future | None = None,
@@ -77,7 +78,7 @@ def view(
         correlation=1.0,
         partitions={
             one.partition: PartitionEstimate(
-                partition=one.partition, owner=one.owner, curve=curve, lag_seconds=lag_seconds
+                partition=one.partition, owner=one.owner, cost=COST, curve=curve, lag=lag, lag_seconds=lag_seconds
             )
             for one in items
         },
