@@ -32,7 +32,7 @@ from .ineffective_scaling import ScalingEffect, before_up, watch
 from .marginal_benefit import DOWN_MARGIN, BenefitHistory, least_benefit
 from .need import STAY, Need, explain, misfit, needed, number, pool_of
 from .policy import View
-from .postponement import answers_in_time, is_early, wait_permitted_seconds, wait_seconds
+from .postponement import ANSWERS, answers_left, wait_permitted_seconds, wait_seconds
 from .present import PresentPlacement, load_factor
 from .stabilization import Stabilization, is_reversal, remaining_window, reversed_down
 
@@ -40,7 +40,7 @@ __all__ = ["Objective", "ObjectiveState"]
 
 
 class ObjectiveParameters(Parameters, frozen=True, kw_only=True):
-    """The one parameter, for those that will not have it follow from the objective's share."""
+    """For those that will not have it follow from the objective."""
 
     placement_gain: (
         Annotated[
@@ -52,6 +52,9 @@ class ObjectiveParameters(Parameters, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    postpone: Annotated[
+        bool, Meta(description="more replicas wait for the last moment that is soon enough (0: asked for at once)")
+    ] = True
 
 
 class ObjectiveState(PolicyState, frozen=True, kw_only=True):
@@ -81,11 +84,13 @@ class Objective:
         view = replace(view, late=PresentPlacement(view).late)
         wanted = view.bounded(view.replicas if state.wanted is None else state.wanted)
         benefits, benefit = self._benefit(view, state)
-        need = max((_asked(view, peak, wanted, benefit) for peak in _peaks(view)), key=lambda entry: entry.replicas)
+        answers = answers_left(view, wanted) if self._given.postpone else 0.0
+        needs = [_asked(view, peak, wanted, benefit) for peak in _peaks(view, answers)]
+        need = max(needs, key=lambda entry: entry.replicas)
         effect, ineffective = watch(view, state.effect)
         need = _within_twice(view, need, wanted, judged=not effect.up_saturated)
         stabilization = state.stabilization
-        if need.replicas > wanted and is_early(view):
+        if need.replicas > wanted and answers >= ANSWERS and need.replicas < view.replicas_max:
             sizing, stabilization = _postponed(view, stabilization, wanted, need)
         elif need.replicas > wanted:
             sizing, stabilization = _up(view, stabilization, wanted, need)
@@ -114,9 +119,9 @@ class Objective:
         return least_benefit(view, state.benefits, state.wanted)
 
 
-def _peaks(view: View) -> list[float]:
+def _peaks(view: View, answers: float) -> list[float]:
     """Return the loads that the group is sized for, work per second."""
-    if answers_in_time(view):
+    if answers >= 1.0:
         return [view.forecast.level]
     # More load may divide better, so a baseline that expects more could ask for fewer: both are looked at.
     return sorted({view.forecast.trend_peak, view.forecast.peak})
@@ -169,12 +174,12 @@ def _up(view: View, state: Stabilization, wanted: int, need: Need) -> tuple[Sizi
 def _postponed(view: View, state: Stabilization, wanted: int, need: Need) -> tuple[Sizing, Stabilization]:
     """As many as before, because more still come in time if they are asked for later."""
     waits, permitted = wait_seconds(view), wait_permitted_seconds(view)
-    why = f"would keep up; records wait for {waits:.1f} s, and it is soon enough to ask for more at {permitted:.1f} s"
+    why = f"keeping up takes {need.replicas}, asked for when records wait for {permitted:.0f} s (now {waits:.0f} s)"
     sizing = Sizing(
         replicas=wanted,
         reason=Reason.POSTPONED,
-        text=f"{explain(view, need)}; {need.replicas} {why}",
-        rejected=(RejectedPlan(replicas=need.replicas, reason="it is soon enough to ask for more later"),),
+        text=f"{explain(view, need)}; {why}",
+        rejected=(RejectedPlan(replicas=need.replicas, reason="they come in time if they are asked for later"),),
     )
     return sizing, structs.replace(state, fit_since=None)
 

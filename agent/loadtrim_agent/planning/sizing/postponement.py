@@ -1,9 +1,13 @@
 """More replicas are asked for at the last moment at which they still come in time.
 
 A long objective is a buffer. What waits in it costs nothing, and a rise that ends before it is full needs no replica.
-The oldest record becomes older by no more than a second per second. So it is early while two answers fit: more are asked
-for now, turn out to be too few, and others are asked for then. Where that holds, a rise can be answered when it is
-there, and what a trend foresees is no reason for replicas.
+The oldest record becomes older by no more than a second per second, and what waits on a member is done at its rate. So it
+is early while two answers fit: more are asked for now, turn out to be too few, and others are asked for then. While one
+fits, a rise can be answered when it is there, and what a trend foresees is no reason for replicas.
+
+An answer has to be possible. Nothing is postponed where no more replicas are allowed, where others than those that are
+wanted do the work, where a single partition could become too much for one member, and where it is not known how long
+records wait.
 
 Source: the last responsible moment of lean production (M. and T. Poppendieck, 2003). Changed: how long records wait is
 measured, and the moment is worked out for it.
@@ -15,46 +19,74 @@ import math
 
 from .policy import View
 
-__all__ = ["answers_in_time", "is_early", "wait_permitted_seconds", "wait_seconds"]
+__all__ = ["ANSWERS", "answers_left", "wait_permitted_seconds", "wait_seconds"]
 
 ANSWERS = 2.0
 """Times that more may be asked for before records are late: the first answer may be too small. Chosen."""
 USED_OBJECTIVES = 0.8
 """Part of the objective that counts. The rest is for what divides badly, and for how records wait by chance. Chosen by
 the loads for tuning."""
+LARGEST_CAPACITIES = 0.5
+"""Part of a member that a partition may take: what waits in a larger one could not be worked off if it grew. Chosen."""
+STARTUPS_MIN = 10
+"""Start-ups by which their length is known. Until then the setting counts where it is longer. Chosen."""
+TAKING_SECONDS = 1.0
+"""From a replica's being there until it works. Chosen: a report interval."""
 
 
 def wait_permitted_seconds(view: View) -> float:
     """Return for how long records may wait before more replicas have to be asked for; negative: at once, always."""
-    return USED_OBJECTIVES * view.config.sla_seconds - ANSWERS * view.forecast.horizon_seconds
+    return USED_OBJECTIVES * view.config.sla_seconds - ANSWERS * _answer_seconds(view)
 
 
-def answers_in_time(view: View) -> bool:
-    """Return whether the objective leaves time to answer a rise once it is there."""
-    return wait_permitted_seconds(view) > 0.0
+def answers_left(view: View, wanted: int) -> float:
+    """Return how often more could be asked for one after the other, so that the last ones come in time.
+
+    0 where the objective never leaves time for two answers, or one may not be possible.
+
+    Args:
+        view: of the group.
+        wanted: replicas wanted last.
+
+    Cost: O(p).
+    """
+    possible = view.replicas <= wanted < view.replicas_max
+    if wait_permitted_seconds(view) <= 0.0 or not possible or _is_coarse(view):
+        return 0.0
+    return max(0.0, USED_OBJECTIVES * view.config.sla_seconds - wait_seconds(view)) / _answer_seconds(view)
 
 
 def wait_seconds(view: View) -> float:
     """Return how long records wait: the age of the oldest, or until what waits on one member is done if that is longer.
 
-    Infinite where it is not known: nobody knows when records are done, or records wait in a partition without an owner.
+    Infinite where it is not known: nobody knows when records are done, or records wait in a partition without an owner,
+    or with one that does not report.
 
     Cost: O(p).
     """
     estimate = view.estimate
     if estimate.untold:
         return math.inf
-    oldest, work = 0.0, {}
+    oldest, work = 0.0, dict[str, float]()
     for entry in estimate.partitions.values():
-        if not entry.sized or entry.lag <= 0:
+        if not entry.sized:
             continue
-        if entry.owner not in estimate.members:
+        owner = estimate.members.get(entry.owner or "")
+        if owner is None or owner.silent:
             return math.inf
         oldest = max(oldest, entry.lag_seconds)
-        work[entry.owner] = work.get(entry.owner, 0.0) + entry.lag * entry.cost
+        work[entry.owner or ""] = work.get(entry.owner or "", 0.0) + entry.lag * entry.cost
     return max([oldest, *(waiting / estimate.members[owner].capacity for owner, waiting in work.items())])
 
 
-def is_early(view: View) -> bool:
-    """Return whether more replicas come in time if they are asked for later."""
-    return answers_in_time(view) and wait_seconds(view) <= wait_permitted_seconds(view)
+def _answer_seconds(view: View) -> float:
+    """Return how long it takes until a replica that is asked for now helps, as far as that is known."""
+    startup = view.estimate.startup_seconds
+    if view.estimate.startups < STARTUPS_MIN:
+        startup = max(startup, view.config.startup_seconds)
+    return startup + view.config.decision_seconds + TAKING_SECONDS
+
+
+def _is_coarse(view: View) -> bool:
+    fastest = max((member.capacity for member in view.estimate.members.values()), default=0.0)
+    return any(item.work > LARGEST_CAPACITIES * fastest for item in view.items)
