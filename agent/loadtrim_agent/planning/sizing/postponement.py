@@ -1,13 +1,16 @@
 """More replicas are asked for at the last moment at which they still come in time.
 
 A long objective is a buffer. What waits in it costs nothing, and a rise that ends before it is full needs no replica.
-The oldest record becomes older by no more than a second per second, and what waits on a member is done at its rate. So it
-is early while two answers fit: more are asked for now, turn out to be too few, and others are asked for then. While one
-fits, a rise can be answered when it is there, and what a trend foresees is no reason for replicas.
+The oldest record becomes older by no more than a second per second, and what waits on a member is done at its rate. So
+it is early while two answers fit: more are asked for now, turn out to be too few, and others are asked for then. While
+one fits, a rise can be answered when it is there, and what a trend foresees is no reason for replicas.
 
-An answer has to be possible. Nothing is postponed where no more replicas are allowed, where others than those that are
-wanted do the work, where a single partition could become too much for one member, and where it is not known how long
-records wait.
+An answer has to be possible, so nothing is postponed in four cases:
+
+* no more replicas than will be asked for are allowed;
+* more replicas are there than are wanted, and keep the wait short;
+* a single partition could become too much for one member;
+* it is not known how long records wait.
 
 Source: the last responsible moment of lean production (M. and T. Poppendieck, 2003). Changed: how long records wait is
 measured, and the moment is worked out for it.
