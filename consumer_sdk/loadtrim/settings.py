@@ -13,7 +13,7 @@ import msgspec
 
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.settings import MemberSettings, Positive, out_of_range, what_is_allowed
-from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
+from loadtrim_agent.leader.scaling.kubernetes.target import parse_lease_name, parse_target
 from loadtrim_agent.leader.scaling.webhook import check_webhook
 from loadtrim_agent.observability.http import parse_address
 from loadtrim_agent.planning.published.rate_sources import rate_source_of
@@ -45,6 +45,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "monitor": rate_source_of,
     "http": parse_address,
     "kubernetes_target": lambda target: target and parse_target(target),
+    "kubernetes_lease": lambda name: name and parse_lease_name(name),
 }
 """Each raises ValueError with what is allowed."""
 
@@ -103,6 +104,12 @@ class Settings(MemberSettings, frozen=True, kw_only=True):
                 "kubernetes_foreign",
                 self.kubernetes_foreign,
                 "respect only with LOADTRIM_SCALER=kubernetes: the replicas are the autoscaler's",
+            )
+        if self.kubernetes_lease:
+            raise _bad(
+                "kubernetes_lease",
+                self.kubernetes_lease,
+                "a Lease only with LOADTRIM_SCALER=kubernetes: the leader changes nothing that it would have to hold",
             )
 
     def _check_scaler(self) -> None:

@@ -91,6 +91,7 @@ def test_a_value_out_of_its_range_is_refused_with_what_is_allowed(name: str, val
         ({"http": "0.0.0.0:9095", "scaler_url": "http://h/s"}, "metric only without LOADTRIM_SCALER_URL"),
         ({"http": "0.0.0.0:9095", "scaler_token": "hush"}, "metric only without LOADTRIM_SCALER_URL"),
         ({"http": "0.0.0.0:9095", "kubernetes_foreign": "respect"}, "respect only with LOADTRIM_SCALER=kubernetes"),
+        ({"http": "0.0.0.0:9095", "kubernetes_lease": "payments"}, "a Lease only with LOADTRIM_SCALER=kubernetes"),
     ],
 )
 def test_replicas_that_nobody_could_read_are_refused(given: dict[str, Any], said: str) -> None:
@@ -121,14 +122,15 @@ WRONG = {
     "scaler_url": ("foo", "http://host"),
     "kubernetes_target": ("pod/payments", "deployment/NAME"),
     "kubernetes_foreign": ("ignore", "respect, correct"),
+    "kubernetes_lease": ("Payments/1", "as in payments-replicas"),
     "http": ("9095", "host:port"),
     "time_zone": ("Berlin", "an IANA name such as UTC or Europe/Berlin"),
     "requested_at": ("now", "a time in seconds since the epoch, e.g. 1760000000.5"),
 }
 """A value that each variable refuses, and a part of what is said to be allowed, with its unit."""
 ANY_TEXT = {
-    "instance", "instance_type", "scaler_token", "kubernetes_namespace", "kubernetes_pod_uid", "control_topic",
-    "baseline_topic",
+    "instance", "instance_type", "scaler_token", "kubernetes_namespace", "kubernetes_pod_uid",
+    "kubernetes_pod_selector", "control_topic", "baseline_topic",
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["KINDS", "Target", "parse_target", "target_of", "target_of_pod"]
+__all__ = ["KINDS", "Target", "parse_lease_name", "parse_target", "target_of", "target_of_pod"]
 
 KINDS: Final = {
     "deployment": ("apps", "v1", "deployments"),
@@ -74,6 +74,17 @@ def parse_target(text: str) -> Target:
     if len(parts) == 4 and all(re.fullmatch(_NAME, part) for part in parts):
         return Target(*parts)
     raise ValueError(f"{text!r} names no workload. {_ALLOWED}")
+
+
+def parse_lease_name(text: str) -> str:
+    """Read a ``LOADTRIM_KUBERNETES_LEASE``.
+
+    Raises:
+        ValueError: no Lease can have this name; the text says what is allowed.
+    """
+    if not re.fullmatch(_NAME, text):
+        raise ValueError(f"{text!r} names no Lease. Allowed: small letters, digits, - and ., as in payments-replicas.")
+    return text
 
 
 def target_of(named: str, pod: str) -> Target | None:
