@@ -17,42 +17,39 @@ __all__ = ["Bounds"]
 class Bounds:
     """The bounds of one consumer's streams, in the order in which they were set. Empty nearly always."""
 
-    __slots__ = ("_until",)
+    __slots__ = ("until",)
 
     def __init__(self) -> None:
-        self._until: dict[Stream, int] = {}
-        """Agent: a new mapping at each change."""
-
-    def __bool__(self) -> bool:
-        return bool(self._until)
+        self.until: dict[Stream, int] = {}
+        """Agent: a new mapping at each change. User code's thread asks for nothing else where it is empty."""
 
     # -- agent's thread ------------------------------------------------------------------------------------------
 
     def bind(self, stream: Stream, until: int) -> None:
         """Deliver a stream before all others, and nothing of it from ``until`` on."""
-        self._until = {**self._until, stream: until}
+        self.until = {**self.until, stream: until}
 
     def lift(self, stream: Stream) -> None:
         """Deliver a stream in its turn, without a bound. One that has none is passed over."""
-        if stream in self._until:
-            self._until = {each: until for each, until in self._until.items() if each is not stream}
+        if stream in self.until:
+            self.until = {each: until for each, until in self.until.items() if each is not stream}
 
     # -- any thread ----------------------------------------------------------------------------------------------
 
     def streams(self) -> tuple[Stream, ...]:
         """Return the streams that have a bound, the first of them first."""
-        return tuple(self._until)
+        return tuple(self.until)
 
     def holds(self, stream: Stream) -> bool:
         """Return whether a stream has a bound."""
-        return stream in self._until
+        return stream in self.until
 
     def reached(self, stream: Stream) -> bool:
         """Return whether a stream has a bound, and its next record lies beyond it.
 
         Offsets have gaps: the next record is known once it is unpacked.
         """
-        until = self._until.get(stream)
+        until = self.until.get(stream)
         if until is None:
             return False
         records, index = stream.records, stream.index
@@ -62,7 +59,7 @@ class Bounds:
 
     def below(self, stream: Stream, records_max: int) -> int:
         """Return how many of the next records that are unpacked lie below the stream's bound, up to ``records_max``."""
-        until = self._until.get(stream)
+        until = self.until.get(stream)
         if until is None:
             return records_max
         records, index = stream.records, stream.index

@@ -93,7 +93,8 @@ class Partitions:
         stream = self.stream(command.partition, command.acquisition_id)
         if stream is not None:
             stream.running = True
-            self.buffer.turns.lead(stream)
+            if self.buffer.turns.lead(stream):
+                self.buffer.look_again()
             self.buffer.wake()
             since = stream.handoff_since
             seconds = boot_time() - since if since is not None else None
@@ -115,7 +116,7 @@ class Partitions:
         if stream is not None:
             self.buffer.turns.bounds.bind(stream, command.until)
             stream.listening = True  # first the bound, then this, then look what is in hand
-            self.buffer.bounded()
+            self.buffer.look_again()
             self.drained(stream)
 
     def unbind(self, command: c.UnboundCommand) -> None:
@@ -129,7 +130,7 @@ class Partitions:
     def _lift(self, stream: Stream) -> None:
         if self.buffer.turns.bounds.holds(stream):
             self.buffer.turns.bounds.lift(stream)
-            self.buffer.bounded()
+            self.buffer.look_again()
 
     def await_idle_point(self, command: c.AwaitIdlePointCommand) -> None:
         """Say when user code is done with what there is of a partition, and nothing more waits."""

@@ -136,11 +136,12 @@ class RecordBuffer:
     def feed(self, stream: Stream, chunk: Chunk) -> None:
         """Add what was fetched and wake the user if asleep."""
         stream.chunks.append(chunk)
-        self.turns.fed(stream)
+        if self.turns.fed(stream):
+            self.look_again()
         self.wake()
 
-    def bounded(self) -> None:
-        """Heed bounds that were set or lifted: no run of records goes on without a look at them."""
+    def look_again(self) -> None:
+        """Let no run of records go on: a bound was set or lifted, or a stream leads."""
         self.turns.present = self.streams = dict(self.streams)
         self.wake()
 
@@ -223,7 +224,7 @@ class RecordBuffer:
         self._run = stream
         self._run_streams = self.turns.ordered
         more = max(0, min(len(stream.records) - stream.index, self.turns.left_in_slice))
-        if bounds := self.turns.bounds:
+        if (bounds := self.turns.bounds).until:
             # What is fetched of a stream with a bound is next: no run of another one goes on over it.
             more = bounds.below(stream, more) if bounds.holds(stream) else 0
         self._run_end = stream.index + more
@@ -255,7 +256,7 @@ class RecordBuffer:
                 taken[stream.partition] = records
                 left -= len(records)
             # A batch ends at a bound: the stream is through when all of the batch is done.
-            if records and self.turns.bounds.holds(stream):
+            if records and self.turns.bounds.until and self.turns.bounds.holds(stream):
                 break
             self.turns.next()
         for partition in taken:
@@ -272,7 +273,9 @@ class RecordBuffer:
         bounds = self.turns.bounds
         try:
             while len(records) < limit and self._peek(stream, min(limit - len(records), BATCH_RECORDS)) is not None:
-                more = bounds.below(stream, limit - len(records)) if bounds else limit - len(records)
+                more = limit - len(records)
+                if bounds.until:
+                    more = bounds.below(stream, more)
                 if not more:
                     break
                 self._read(stream, more, records, stamps)
@@ -360,14 +363,14 @@ class RecordBuffer:
             return False
         # Told of each record, the agent would have a call for each. In this order: nothing is in hand, then the bound.
         bounds = self.turns.bounds
-        if not bounds or not bounds.holds(stream) or bounds.reached(stream):
+        if not bounds.until or not bounds.holds(stream) or bounds.reached(stream):
             self.agent.drained(stream)
         return True
 
     def _announce(self, stream: Stream, offset: int) -> bool:
         """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
         stream.in_hand = offset
-        if not stream.running or stream.paused or self.turns.bounds.reached(stream):
+        if not stream.running or stream.paused or (self.turns.bounds.until and self.turns.bounds.reached(stream)):
             self._clear_hand(stream)
             return False
         if stream not in self.hand.streams:

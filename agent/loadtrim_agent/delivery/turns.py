@@ -36,16 +36,22 @@ class TurnOrder:
 
     # -- agent's thread ------------------------------------------------------------------------------------------
 
-    def fed(self, stream: Stream) -> None:
-        """Add a stream to which something was added."""
+    def fed(self, stream: Stream) -> bool:
+        """Add a stream to which something was added. Returns whether it leads from now on."""
         self._fed.append(stream)
-        self.lead(stream)
+        return self.lead(stream)
 
-    def lead(self, stream: Stream) -> None:
-        """Let a stream lead whose first records of an acquisition may be delivered: its turn is next."""
-        if not stream.led and stream.running and stream.chunks:
-            stream.led = True
-            self._leading.append(stream)
+    def lead(self, stream: Stream) -> bool:
+        """Let a stream lead whose first records of an acquisition may be delivered: its turn is next.
+
+        Returns:
+            Whether it does from now on.
+        """
+        if stream.led or not stream.running or not stream.chunks:
+            return False
+        stream.led = True
+        self._leading.append(stream)
+        return True
 
     # -- user's thread -------------------------------------------------------------------------------------------
 
@@ -76,13 +82,17 @@ class TurnOrder:
         self.order()
         if self.left_in_slice <= 0:
             self.next()
-        if self.bounds:
+        if self._leading:
+            self._leading_first()
+        if self.bounds.until:
             self._bounded_first(wanted)
         for _ in range(len(self._turn)):
             if not self._turn:
                 return None
             stream = self._turn[0]
-            if self.may_deliver(stream, wanted) and stream.has_more():
+            # As may_deliver() says, without the call.
+            eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
+            if eligible and stream.has_more() and not (self.bounds.until and self.bounds.reached(stream)):
                 return stream
             self.next()
         return None
@@ -95,7 +105,7 @@ class TurnOrder:
             wanted: of these partitions; empty: of all.
         """
         eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
-        return eligible and not (self.bounds and self.bounds.reached(stream))
+        return eligible and not (self.bounds.until and self.bounds.reached(stream))
 
     def _bounded_first(self, wanted: Collection[Partition]) -> None:
         """Let the first stream that has a bound, and something below it, have its turn."""
@@ -117,6 +127,10 @@ class TurnOrder:
             if stream.queued:
                 self._turn.append(stream)
         self.left_in_slice = SLICE_RECORDS
+        self._leading_first()
+
+    def _leading_first(self) -> None:
+        """Let streams that lead have their turn, each with a slice of its own."""
         while self._leading:
             stream = self._leading.popleft()
             turn = self.order()
@@ -124,3 +138,4 @@ class TurnOrder:
             if waits and stream in turn:
                 turn.remove(stream)
                 turn.appendleft(stream)
+                self.left_in_slice = SLICE_RECORDS

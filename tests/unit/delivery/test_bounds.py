@@ -17,7 +17,7 @@ def bind(buffer: RecordBuffer, partition: Partition, until: int) -> Stream:
     stream = buffer.streams[partition]
     buffer.turns.bounds.bind(stream, until)
     stream.listening = True
-    buffer.bounded()
+    buffer.look_again()
     return stream
 
 
@@ -160,11 +160,11 @@ async def test_without_bounds_nothing_is_asked_for_them() -> None:
     """The way of nearly all records: a mapping that is empty."""
     buffer = handout_of(ONE, TWO)
     bounds = buffer.turns.bounds
-    assert not bounds
+    assert not bounds.until
     stream = bind(buffer, ONE, 2)
     assert bounds.holds(stream)
     bounds.lift(stream)
     bounds.lift(stream)
-    assert not bounds
+    assert not bounds.until
     assert not bounds.reached(stream)
     assert bounds.below(stream, 7) == 7

@@ -614,4 +614,4 @@ async def test_what_is_lost_has_no_bound() -> None:
     await with_three(house)
     house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=9))
     house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
-    assert not house.buffer.turns.bounds
+    assert not house.buffer.turns.bounds.until

@@ -342,6 +342,25 @@ async def test_what_is_fetched_before_it_may_be_handed_out_is_next_when_it_may()
     assert partitions[:slice_left] == [first.partition] * slice_left
 
 
+@pytest.mark.parametrize("runs_first", [False, True])
+async def test_the_first_records_of_what_was_taken_over_end_a_run_of_another_partition(runs_first: bool) -> None:
+    """They waited for up to 64 records of it: 0.4 s, where a record takes 6 ms."""
+    buffer = handout_of(TWO)
+    buffer.feed(buffer.streams[TWO], chunk(TWO, 3, 60))
+    stream = Stream(ONE, 9, 0)
+    stream.running = runs_first
+    buffer.put(stream)
+    assert [buffer.take_one().partition for _ in range(4)] == [1] * 4
+    assert buffer._run is buffer.streams[TWO], "a run goes on"
+    buffer.feed(stream, chunk(ONE, 0))
+    if not runs_first:
+        assert buffer.take_one().partition == 1
+        stream.running = True
+        assert buffer.turns.lead(stream)
+        buffer.look_again()
+    assert [buffer.take_one().partition for _ in range(4)] == [0, 0, 0, 1]
+
+
 async def test_quiet_partitions_are_not_looked_at() -> None:
     """With 1,000 of them each record cost a look at all."""
     looks: list[Partition] = []
