@@ -29,6 +29,7 @@ from .placement.problem import Packer, Problem
 from .placement.sticky import Sticky
 from .policy_state import PolicyState, read_state, written_state
 from .rate_source import REPORTS, RateHistory, with_rates
+from .settling import Settling, answer_seconds
 from .sizing.policy import Future, Policy
 from .values import (
     Estimate,
@@ -84,6 +85,7 @@ class Planner:
         self._history = History(config)
         self._rates = RateHistory(config.monitor, config.decision_seconds)
         self._advice = Advice()
+        self._settling = Settling()
         self._sequence = 0
         self._state: PolicyState = policy.state()
         self._unreadable = False
@@ -185,8 +187,10 @@ class Planner:
             return estimate
         if group.rates is not None:
             estimate = with_rates(estimate, group.rates, self._rates)
+        if settling := self._settling.seconds(now, group, estimate.handoff_seconds, self._config.sla_seconds):
+            estimate = replace(estimate, settling_seconds=settling)
         expectation = self._expectation(now, estimate, group)
-        horizon = estimate.startup_seconds + self._config.decision_seconds + 1.0
+        horizon = answer_seconds(estimate.startup_seconds, estimate.handoff_seconds, self._config)
         ahead = forecast(estimate.series, horizon, expectation, estimate.opening, self._config.sla_seconds)
         return _Measured(estimate, ahead, expectation.use)
 

@@ -95,6 +95,8 @@ class Reason(enum.StrEnum):
     FITS = "fits"
     STABILIZING = "patience"
     """A smaller group would do, but not for long enough yet."""
+    SETTLING = "settling"
+    """Partitions that moved are still being restored, or worked off, so what is measured says little."""
     RETURNING = "returning"
     """A smaller group would do, but the load is expected back before a replica let go would have paid."""
     NEEDS_MORE = "needs_more"
@@ -421,6 +423,8 @@ class Unknowns:
     """Members of which nobody knows when their records are done, and why: what is in time, or late, is not known."""
     capacity_known: bool = True
     """False: that is so, and no member was ever seen to do all that it can: nobody knows how many are needed."""
+    settling_seconds: float = 0.0
+    """Time in which what is measured still says little, because moves have stopped much of it (:mod:`.settling`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

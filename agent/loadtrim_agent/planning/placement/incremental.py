@@ -5,8 +5,9 @@
    else the move that takes away most of the excess, else a swap. In small groups all placements are tried before
    giving up.
 3. *Spread*: by mean work, while one move makes the fuller of two members at least 15 % less full, or they are 30 %
-   apart. Parameter ``spread`` 0 leaves this out: the fewest moves there can be, for those who count them. Then, where
-   repairing is not enough, up to 200 partitions are packed anew.
+   apart. Where a handoff takes longer than half of the objective, only members that own nothing are given something.
+   Such a move makes records late. Parameter ``spread`` 0 leaves this out: the fewest moves
+   there can be, for those who count them. Then, where repairing is not enough, up to 200 partitions are packed anew.
 
 Every step makes the plan strictly better by a margin, so that noise in the measurements moves nothing. With
 ``Problem.fewest`` it opens as few bins as it can (:mod:`.min_bins`) and does not spread.
@@ -14,6 +15,7 @@ Every step makes the plan strictly better by a margin, so that noise in the meas
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Annotated
 
 from msgspec import Meta
@@ -22,6 +24,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.pauses import in_turns, may_pause
 
 from ..parameters import Parameters
+from ..settling import moves_are_dear
 from ..values import Placement
 from .bounds import lower_bound
 from .min_bins import pack_min_bins, repacked
@@ -146,13 +149,15 @@ def _spread(state: PlacementState) -> None:
         member: sum([item.work + floor for item in state.items[member].values()]) / entry.capacity
         for member, entry in in_turns(state.bins.items())
     }
-    skipped: set[str] = set()
+    limits, skipped = state.problem.limits, set[str]()
+    dear = moves_are_dear(limits.handoff_seconds, limits.objective_seconds)
+    takers = {member for member, items in state.items.items() if not (dear and items)}
     for _ in range(STEPS_MAX):
         may_pause()
         fuller = max((m for m in state.bins if m not in skipped), key=lambda m: (full[m], m), default=None)
         if fuller is None:
             return
-        move = _spread_move(state, fuller, full, floor)
+        move = _spread_move(state, fuller, takers, full, floor)
         if move is None:
             skipped.add(fuller)
             if len(skipped) > NEAR:
@@ -166,14 +171,16 @@ def _spread(state: PlacementState) -> None:
         state.put(item, target, f"spreads the load of {state.bins[fuller].label}")
 
 
-def _spread_move(state: PlacementState, member: str, full: dict[str, float], floor: float) -> tuple[Item, str] | None:
+def _spread_move(
+    state: PlacementState, member: str, takers: Set[str], full: dict[str, float], floor: float
+) -> tuple[Item, str] | None:
     """The move off a member that makes the fuller of the two least full, if by enough; of equal ones the cheapest."""
     best: tuple[float, float, Partition, str] | None = None
     chosen: Item | None = None
     bound = full[member] * (1.0 - SPREAD_MARGIN)
     emptiest: dict[str, str | None] = {}
     for topic in sorted({partition.topic for partition in state.items[member]}):
-        may = (m for m, entry in state.bins.items() if m != member and entry.takes(topic))
+        may = (m for m, entry in state.bins.items() if m != member and m in takers and entry.takes(topic))
         emptiest[topic] = min(may, key=lambda m: (full[m], m), default=None)
     for item in state.movable(member):
         target = emptiest[item.partition.topic]

@@ -82,6 +82,10 @@ class Objective:
     def decide(self, view: View, state: ObjectiveState) -> Sizing:
         """See :class:`.policy.Policy`."""
         view = replace(view, late=PresentPlacement(view).late)
+        settling = view.estimate.settling_seconds > 0.0
+        if settling:
+            # What the moves have stopped waits, and is no load.
+            view = replace(view, estimate=replace(view.estimate, backlog=0.0, late=0.0))
         wanted = view.bounded(view.replicas if state.wanted is None else state.wanted)
         benefits, benefit = self._benefit(view, state)
         answers = answers_left(view, wanted) if self._given.postpone else 0.0
@@ -94,6 +98,8 @@ class Objective:
             sizing, stabilization = _postponed(view, stabilization, wanted, need)
         elif need.replicas > wanted:
             sizing, stabilization = _up(view, stabilization, wanted, need)
+        elif settling:
+            sizing, stabilization = _settling(view, stabilization, wanted, need)
         else:
             sizing, stabilization = _down(view, stabilization, wanted, need, benefit)
         if ineffective and sizing.replicas > (most := max(wanted, ineffective)):
@@ -108,7 +114,7 @@ class Objective:
         if sizing.replicas > view.replicas and sizing.replicas > wanted:
             effect = before_up(view, effect)
         after = ObjectiveState(wanted=sizing.replicas, stabilization=stabilization, effect=effect, benefits=benefits)
-        return replace(sizing, state=after, load_factor=load_factor(view))
+        return replace(sizing, state=after, load_factor=load_factor(view), place=not settling)
 
     def _benefit(self, view: View, state: ObjectiveState) -> tuple[BenefitHistory, float]:
         """What a replica for the placement's sake must bring, as a share of its capacity."""
@@ -182,6 +188,13 @@ def _postponed(view: View, state: Stabilization, wanted: int, need: Need) -> tup
         rejected=(RejectedPlan(replicas=need.replicas, reason="they come in time if they are asked for later"),),
     )
     return sizing, structs.replace(state, fit_since=None)
+
+
+def _settling(view: View, state: Stabilization, wanted: int, need: Need) -> tuple[Sizing, Stabilization]:
+    """Return as many as before, because what is measured says little until the last moves are worked off."""
+    why = f"the last moves are worked off in {view.estimate.settling_seconds:.0f} s, and nothing moves before that"
+    sizing = Sizing(replicas=wanted, reason=Reason.SETTLING, text=f"{explain(view, need)}; {why}")
+    return sizing, state.interrupted()
 
 
 def _down(view: View, state: Stabilization, wanted: int, need: Need, benefit: float) -> tuple[Sizing, Stabilization]:

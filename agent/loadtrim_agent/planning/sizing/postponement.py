@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 
+from ..settling import answer_seconds
 from .policy import View
 
 __all__ = ["ANSWERS", "answers_left", "wait_permitted_seconds", "wait_seconds"]
@@ -33,8 +34,6 @@ LARGEST_CAPACITIES = 0.5
 """Part of a member that a partition may take: what waits in a larger one could not be worked off if it grew. Chosen."""
 STARTUPS_MIN = 10
 """Start-ups by which their length is known. Until then the setting counts where it is longer. Chosen."""
-TAKING_SECONDS = 1.0
-"""From a replica's being there until it works. Chosen: a report interval."""
 
 
 def wait_permitted_seconds(view: View) -> float:
@@ -87,7 +86,7 @@ def _answer_seconds(view: View) -> float:
     startup = view.estimate.startup_seconds
     if view.estimate.startups < STARTUPS_MIN:
         startup = max(startup, view.config.startup_seconds)
-    return startup + view.config.decision_seconds + TAKING_SECONDS
+    return answer_seconds(startup, view.estimate.handoff_seconds, view.config)
 
 
 def _is_coarse(view: View) -> bool:

@@ -1,9 +1,15 @@
 """The stabilization window: fewer replicas are taken only when they have been enough for so long.
 
-The window is the longest of three times: 2 s, twice what no trend foresees of the start-up time, and as long as a
-hundred records take to come. Every reversal doubles it, a down after which more are asked for soon, and it halves every
-minute again. Where records are few both take longer: what is known of them varies more slowly. From a start-up of a
-minute on a reversal adds nothing. Flink's ``DelayedScaleDown`` is the model of the state.
+The window is the longest of four times:
+
+* 2 s;
+* twice what no trend foresees of the start-up time;
+* the time that a hundred records take to come;
+* the time in which the share permits what a reversal's moves make late.
+
+A reversal is a down after which more are asked for soon. It doubles the window, which halves every minute again. Where
+records are few both take longer: what is known of them varies more slowly. From a start-up of a minute on a reversal
+adds nothing. Flink's ``DelayedScaleDown`` is the model of the state.
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ from msgspec import field, structs
 
 from ..forecast import dispersion_of, reach_seconds
 from ..policy_state import StatePart
+from ..settling import DEAR_OBJECTIVES
 from .marginal_benefit import DOWN_MARGIN
 from .policy import View
 
@@ -41,6 +48,10 @@ REVERSAL_STARTUPS = 3.0
 MARGIN_RECORDS = (DOWN_MARGIN - 1.0) ** -2
 """Records that tell a rate as exactly as the margin with which fewer replicas must do: 1,100. What is known of fewer
 records than that varies by more than the margin, so it asks for fewer and for more in turns. Derived."""
+
+
+MOVES_SHARE = 0.5
+"""Of what the share permits to be late: so much of it may be late by moves that a smaller group takes. Chosen."""
 
 
 class Stabilization(StatePart, frozen=True, kw_only=True):
@@ -72,7 +83,22 @@ def window_min(view: View) -> float:
     is foreseen does not count.
     """
     startup = view.estimate.startup_seconds
-    return max(WINDOW_SECONDS, WINDOW_UNSEEN * (startup - reach_seconds(startup)), _coming(view, WINDOW_RECORDS))
+    unseen = WINDOW_UNSEEN * (startup - reach_seconds(startup))
+    return max(WINDOW_SECONDS, unseen, _coming(view, WINDOW_RECORDS), _moving(view))
+
+
+def _moving(view: View) -> float:
+    """Return how long the share takes to permit what is late by a replica's going and coming back.
+
+    A replica that goes gives its part of the load away, and one that comes takes as much. Each of these partitions
+    stops for a handoff. That is milliseconds, or the time in which its new owner restores what it keeps about it. What
+    waits for half of the objective meanwhile counts as late, and as much again until it is worked off.
+    """
+    late = 2.0 * max(0.0, view.estimate.handoff_seconds - DEAR_OBJECTIVES * view.config.sla_seconds)
+    if late == 0.0:
+        return 0.0
+    permitted = MOVES_SHARE * (1.0 - view.config.sla_share)
+    return min(2.0 * late / view.replicas / permitted, WINDOW_SECONDS_MAX)
 
 
 def _coming(view: View, records: float) -> float:
