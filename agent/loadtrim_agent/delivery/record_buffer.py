@@ -283,6 +283,9 @@ class RecordBuffer:
             if not records:
                 self._withdraw(stream)
                 raise
+        if not records:  # the agent has set a bound before the first of them, after it was announced
+            self._withdraw(stream)
+            return records
         if self.hand.telling.begun:
             stream.tell_from_here().taken(records, now)
         else:

@@ -270,7 +270,7 @@ def look_ahead(
     if all(curve.since(now) >= _settle_seconds(curve, now) for curve in told.values()):
         compared = compared.with_sample(now, present, expected(now, now, None))
     # Until a replica that is asked for now could help: it is decided and asked for, and it starts.
-    horizon = answer_seconds(startup, estimate.handoff_seconds, config)
+    horizon = answer_seconds(startup, estimate.restoring_seconds, config)
     # One that comes back costs while it starts: before a second start-up time has passed it was let go for nothing.
     paid = horizon + max(startup, BACK_SECONDS_MIN)
     believed = compared.believed(now, estimate.capacity_typical)

@@ -27,6 +27,7 @@ from loadtrim_agent.wire.telemetry_records import Untold
 from .falling_behind import CONTRADICTED_SHARE
 from .forecast import alike_seconds
 from .observation import BUCKET_SECONDS, FAST_SECONDS
+from .settling import restoring_seconds
 from .values import (
     TAUS_SECONDS,
     ArrivalCurve,
@@ -145,6 +146,7 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         cost=cost,
         overhead_seconds=_overhead(config, handoff, cost),
         handoff_seconds=handoff,
+        restoring_seconds=restoring_seconds(observation.handoffs_seconds, cost),
         startup_seconds=_or(quantile(startups, 0.9), config.startup_seconds),
         startups=len(startups),
         capacity_typical=statistics.median(known) if known else 1.0,

@@ -187,10 +187,10 @@ class Planner:
             return estimate
         if group.rates is not None:
             estimate = with_rates(estimate, group.rates, self._rates)
-        if settling := self._settling.seconds(now, group, estimate.handoff_seconds, self._config.sla_seconds):
+        if settling := self._settling.seconds(now, group, estimate.restoring_seconds, self._config.sla_seconds):
             estimate = replace(estimate, settling_seconds=settling)
         expectation = self._expectation(now, estimate, group)
-        horizon = answer_seconds(estimate.startup_seconds, estimate.handoff_seconds, self._config)
+        horizon = answer_seconds(estimate.startup_seconds, estimate.restoring_seconds, self._config)
         ahead = forecast(estimate.series, horizon, expectation, estimate.opening, self._config.sla_seconds)
         return _Measured(estimate, ahead, expectation.use)
 

@@ -63,7 +63,6 @@ TAUS_SECONDS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 DECISION_PHASE = 0.3
 """How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
 due at the multiples and a little later, are there."""
-
 SHARE_OF_Z_1 = 0.999
 """The share of records in time at which one standard deviation is kept free (z = 1)."""
 
@@ -423,12 +422,20 @@ class Unknowns:
     """Members of which nobody knows when their records are done, and why: what is in time, or late, is not known."""
     capacity_known: bool = True
     """False: that is so, and no member was ever seen to do all that it can: nobody knows how many are needed."""
-    settling_seconds: float = 0.0
-    """Time in which what is measured still says little, because moves have stopped much of it (:mod:`.settling`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variation(Unknowns):
+class Moving(Unknowns):
+    """Times that moves cost."""
+
+    restoring_seconds: float = 0.0
+    """Time in which a partition's new owner restores what it keeps about it (:mod:`.settling`)."""
+    settling_seconds: float = 0.0
+    """Time in which what is measured still says little for that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variation(Moving):
     """The variation of what arrives."""
 
     curve: ArrivalCurve

@@ -520,6 +520,7 @@ class Machine:
     def _on_log_gap(self, event: LogGapEvent) -> None:
         self.emit(CountCommand(what=ProtocolCount.LOG_GAP))
         self._future.clear()
+        self.slices.gap()
         self.membership.rejoin(event.now)
 
     def _on_log_failed(self, event: LogFailedEvent) -> None:

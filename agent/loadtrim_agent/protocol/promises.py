@@ -16,7 +16,11 @@ from loadtrim_agent.wire.ownership_records import MemberEntry, PromiseRecord
 
 from .ownership import Ownership
 
-__all__ = ["Promises"]
+__all__ = ["TAKEN_EARLY_MAX", "Promises"]
+
+
+TAKEN_EARLY_MAX = 1_000
+"""Chosen: whoever may write to the topic can make no member remember more."""
 
 
 class Promises:
@@ -27,11 +31,27 @@ class Promises:
         """Promises that count and are neither kept nor taken back. Invariant: one per partition, of its owner."""
         self._turns: Counter[str] = Counter()
         """Receiver -> promises to it that counted so far."""
+        self._taken_early: dict[PromiseRecord, None] = {}
+        """Promises that were taken back before they were read: appends may overtake each other."""
+        self._whole = True
+        """Every record of the generation was read, so this fold is that of all members."""
 
     def enter(self) -> None:
         """A generation begins: what was promised in the one before is void."""
         self._open = {}
         self._turns.clear()
+        self._taken_early.clear()
+        self._whole = True
+
+    def gap(self) -> None:
+        """Records were missed: what others count is not known until the next generation."""
+        self.enter()
+        self._whole = False
+
+    @property
+    def whole(self) -> bool:
+        """Promises of this generation can be counted."""
+        return self._whole
 
     def turn(self, target: str) -> int:
         """Return how many promises to a receiver have counted so far."""
@@ -54,24 +74,32 @@ class Promises:
             members: of the generation's assignment.
         """
         partition = record.key
-        if ownership is None or record.generation != ownership.generation or record.member != record.source:
+        ours = ownership is not None and record.generation == ownership.generation
+        if ownership is None or not (ours and self._whole) or record.member != record.source:
             return False
         if (ownership.owner(partition), ownership.version(partition)) != (record.source, record.version):
             return False
         if record.taken_back:
-            taken = self._open.get(partition)
-            # Appends may overtake each other: a later promise of the partition stays.
-            if taken != msgspec.structs.replace(record, taken_back=False):
-                return False
-            del self._open[partition]
-            return True
+            return self._take_back(msgspec.structs.replace(record, taken_back=False))
+        if record in self._taken_early:
+            del self._taken_early[record]
+            return False
         entry = members.get(record.target)
         able = entry is not None and partition.topic in entry.topics and record.target != record.source
-        if not able or record.turn != self._turns[record.target]:
+        # Appends may overtake each other: until the first promise of a partition is taken back, a second is void.
+        if not able or partition in self._open or record.turn != self._turns[record.target]:
             return False
         self._turns[record.target] += 1
         self._open[partition] = record
         return True
+
+    def _take_back(self, promise: PromiseRecord) -> bool:
+        if self._open.get(promise.key) == promise:
+            del self._open[promise.key]
+            return True
+        if len(self._taken_early) < TAKEN_EARLY_MAX:
+            self._taken_early[promise] = None
+        return False
 
     def released(self, partition: Partition) -> PromiseRecord | None:
         """A release of a partition counted: return the promise that it ends, wherever the partition went."""

@@ -92,6 +92,8 @@ class Slices:
         """Invariant: each has a BoundCommand that no UnboundCommand, StopCommand or DropCommand has ended."""
         self._given: dict[Partition, _Slice] = {}
         """Slices in step 4. Invariant: the partition is being given away, or was dropped since the last tick."""
+        self._owed: list[PromiseRecord] = []
+        """Promises of this generation to be taken back once the log works again."""
 
     def wakeup(self) -> float:
         """Return the time at which :meth:`tick` wants to be called at the latest."""
@@ -117,6 +119,7 @@ class Slices:
     def _able(self) -> bool:
         machine = self._machine
         moves = machine.membership.stable and machine.log_works and machine.partitions.ownership is not None
+        moves = moves and self.promises.whole
         # With manual commits what is done and not committed would be done again: at each slice, not at a rebalance.
         return moves and machine.config.auto_commit and machine.leave.request is None
 
@@ -231,17 +234,27 @@ class Slices:
         """A generation begins: promises of the one before are void."""
         self.promises.enter()
         self.drop_all()
+        self._owed.clear()
+
+    def gap(self) -> None:
+        """Records of the log were missed: no slice counts for certain until the next generation."""
+        self.drop_all()
+        self.promises.gap()
 
     def drop_all(self) -> None:
         """Nothing moves for now: every partition stays, without a bound."""
         for found in self._slices.values():
             self._unbind(found)
             self._count(ProtocolCount.SLICE_DROPPED, found.partition)
+        self._owed += [found.promise for found in (*self._slices.values(), *self._given.values())]
         self._slices.clear()
         self._given.clear()
 
     def tick(self, now: float) -> None:
         """Go on with every slice that can go on, and end those that cannot."""
+        owed, self._owed = self._owed, []
+        for promise in owed:
+            self._take_back(promise)
         assigned = self._machine.partitions.assigned
         for found in list(self._slices.values()):
             entry = assigned.get(found.partition)
@@ -260,7 +273,7 @@ class Slices:
                 del self._given[found.partition]
             elif entry.delivered:
                 del self._given[found.partition]  # the handoff was given up: the partition runs again
-                self._take_back(found)
+                self._take_back(found.promise)
 
     def _give(self, now: float, found: _Slice) -> None:
         """Give the partition away (step 4)."""
@@ -277,18 +290,21 @@ class Slices:
         self._count(why, found.partition)
         self._unbind(found)
         if why is not ProtocolCount.SLICE_OVERTAKEN:  # else it never counted
-            self._take_back(found)
+            self._take_back(found.promise)
 
     def _unbind(self, found: _Slice) -> None:
         self._machine.emit(UnboundCommand(partition=found.partition, acquisition_id=found.acquisition_id))
 
-    def _take_back(self, found: _Slice) -> None:
-        """Say so on the log, if there is anything to take back and anybody to heed it."""
+    def _take_back(self, promise: PromiseRecord) -> None:
+        """Say so on the log, now or once it works again, if there is anything to take back."""
         machine = self._machine
         ownership = machine.partitions.ownership
-        valid = ownership is not None and ownership.generation == found.promise.generation
-        if valid and machine.membership.stable and machine.log_works:
-            machine.append(msgspec.structs.replace(found.promise, taken_back=True))
+        if ownership is None or ownership.generation != promise.generation or not machine.membership.stable:
+            return
+        if machine.log_works:
+            machine.append(msgspec.structs.replace(promise, taken_back=True))
+        else:
+            self._owed.append(promise)
 
     def _count(self, what: ProtocolCount, partition: Partition) -> None:
         self._machine.emit(CountCommand(what=what, partition=partition))

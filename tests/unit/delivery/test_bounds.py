@@ -168,3 +168,24 @@ async def test_without_bounds_nothing_is_asked_for_them() -> None:
     assert not bounds.until
     assert not bounds.reached(stream)
     assert bounds.below(stream, 7) == 7
+
+
+async def test_a_bound_set_before_a_batch_that_was_announced_leaves_nothing_in_hand() -> None:
+    """The agent's thread bound it at its next record, between the announcement and the batch."""
+    buffer = handout_of(ONE)
+    stream, announce = buffer.streams[ONE], buffer._announce
+
+    def racing(stream: Stream, offset: int) -> bool:
+        announced = announce(stream, offset)
+        bind(buffer, ONE, stream.position)
+        return announced
+
+    buffer._announce = racing  # type: ignore[method-assign]
+    told = told_of(buffer)
+    assert buffer.take_many((), None) == {}
+    assert stream.in_hand is None
+    assert stream in told
+    buffer._announce = announce  # type: ignore[method-assign]
+    buffer.turns.bounds.lift(stream)
+    buffer.look_again()
+    assert [record.offset for record in buffer.take_many((), None)[ONE]] == [0, 1, 2]

@@ -7,7 +7,7 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.ownership import Ownership
-from loadtrim_agent.protocol.promises import Promises
+from loadtrim_agent.protocol.promises import TAKEN_EARLY_MAX, Promises
 from loadtrim_agent.wire.codec import decode, encode
 from loadtrim_agent.wire.envelope import UnreadableRecord
 from loadtrim_agent.wire.ownership_records import MemberEntry, PromiseRecord
@@ -98,11 +98,49 @@ def test_a_late_word_that_an_earlier_promise_is_taken_back_leaves_the_present_on
     """Appends of one member may overtake each other: seed 5 of the simulation."""
     promises = Promises()
     promises.apply(promise(), owners(), MEMBERS)
+    assert promises.apply(promise(taken_back=True), owners(), MEMBERS)
     later = promise(turn=1, at=2.0)
     assert promises.apply(later, owners(), MEMBERS)
     for earlier in (promise(), promise(turn=1)):
         assert not promises.apply(msgspec.structs.replace(earlier, taken_back=True), owners(), MEMBERS)
     assert promises.of(P0) is later
+
+
+def test_until_a_promise_is_taken_back_a_second_of_its_partition_is_void() -> None:
+    """Appends of one member may overtake each other: seed 1354436291 of the simulation."""
+    promises = Promises()
+    assert promises.apply(promise("a", "c"), owners(), MEMBERS)
+    assert not promises.apply(promise("a", "b", at=0.5), owners(), MEMBERS)
+    assert not promises.apply(promise("a", "b", at=0.5, taken_back=True), owners(), MEMBERS)
+    assert promises.of(P0) == promise("a", "c")
+    assert promises.turn("b") == 0
+
+
+def test_a_promise_that_was_taken_back_before_it_was_read_never_counts() -> None:
+    promises = Promises()
+    assert not promises.apply(promise(taken_back=True), owners(), MEMBERS)
+    assert not promises.apply(promise(), owners(), MEMBERS)
+    assert promises.turn("c") == 0
+    assert promises.apply(promise(at=2.0), owners(), MEMBERS), "it would have stayed open until the next generation"
+
+
+def test_words_that_take_back_what_was_never_promised_are_remembered_up_to_a_bound() -> None:
+    promises = Promises()
+    for number in range(TAKEN_EARLY_MAX + 5):
+        promises.apply(promise(at=float(number), taken_back=True), owners(), MEMBERS)
+    assert len(promises._taken_early) == TAKEN_EARLY_MAX
+
+
+def test_after_a_gap_nothing_counts_until_the_next_generation() -> None:
+    """Others count what this member has not read: seed 1354436327 of the simulation."""
+    promises = Promises()
+    promises.apply(promise(), owners(), MEMBERS)
+    promises.gap()
+    assert not promises.whole
+    assert not promises.open()
+    assert not promises.apply(promise(index=2), owners(), MEMBERS)
+    promises.enter()
+    assert promises.apply(promise(index=2), owners(), MEMBERS)
 
 
 def test_only_the_owner_takes_a_promise_back() -> None:

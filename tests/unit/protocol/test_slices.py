@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from loadtrim_agent.common.partition import Partition
@@ -146,6 +147,7 @@ def test_a_promise_that_came_second_is_void_and_the_partition_stays() -> None:
     assert d.kinds() == [], "another receiver"
     late = slice_(d, P1, THIRD)
     assert late.turn == 1
+    d.read(promised_by(OTHER, THIRD, 2, taken_back=True))
     first = promised_by(OTHER, THIRD, 2, turn=1, at=1.0)
     d.read(first)
     d.read(late)
@@ -165,8 +167,30 @@ def test_a_late_copy_of_an_earlier_promise_does_not_count_for_the_present_one() 
     assert not d.machine.snapshot().slices.own[P0].counts
     reached(d)
     assert "Stop" not in d.kinds(), "by the log it was promised to another member"
+    d.read(msgspec.structs.replace(lost, taken_back=True))
     d.read(again)
     assert d.kinds() == ["Stop"]
+
+
+def test_what_a_failed_log_has_ended_is_taken_back_once_it_works() -> None:
+    """Its receiver counted the work until the next generation."""
+    d = member()
+    promise = slice_(d)
+    d.read(promise)
+    d.feed(e.LogFailedEvent, failed=True)
+    assert not taken_back(d)
+    d.feed(e.LogFailedEvent, failed=False)
+    assert taken_back(d) == [msgspec.structs.replace(promise, taken_back=True)]
+    d.after(1.0)
+    assert not taken_back(d), "once"
+
+
+def test_a_gap_in_the_log_ends_all_slices_of_the_generation() -> None:
+    d = member()
+    d.read(slice_(d))
+    d.feed(e.LogGapEvent)
+    assert "Unbound" in d.kinds()
+    assert not d.machine.snapshot().slices.able
 
 
 # -- what ends it ----------------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@
    else the move that takes away most of the excess, else a swap. In small groups all placements are tried before
    giving up.
 3. *Spread*: by mean work, while one move makes the fuller of two members at least 15 % less full, or they are 30 %
-   apart. Where a handoff takes longer than half of the objective, only members that own nothing are given something.
-   Such a move makes records late. Parameter ``spread`` 0 leaves this out: the fewest moves
-   there can be, for those who count them. Then, where repairing is not enough, up to 200 partitions are packed anew.
+   apart. Where new owners restore for longer than half of the objective, only members that own nothing are given
+   something. Such a move makes records late. Parameter ``spread`` 0 leaves this out: the fewest moves there can be, for
+   those who count them. Then, where repairing is not enough, up to 200 partitions are packed anew.
 
 Every step makes the plan strictly better by a margin, so that noise in the measurements moves nothing. With
 ``Problem.fewest`` it opens as few bins as it can (:mod:`.min_bins`) and does not spread.
@@ -150,7 +150,7 @@ def _spread(state: PlacementState) -> None:
         for member, entry in in_turns(state.bins.items())
     }
     limits, skipped = state.problem.limits, set[str]()
-    dear = moves_are_dear(limits.handoff_seconds, limits.objective_seconds)
+    dear = moves_are_dear(limits.restoring_seconds, limits.objective_seconds)
     takers = {member for member, items in state.items.items() if not (dear and items)}
     for _ in range(STEPS_MAX):
         may_pause()

@@ -159,6 +159,8 @@ class Limits:
     z: float = 1.0
     correlation: float = 1.0
     handoff_seconds: float = 0.015
+    restoring_seconds: float = 0.0
+    """Time in which a new owner restores what it keeps about a partition."""
     load_factor: float = 1.0
     """What arrives is planned for as so many times what it is now."""
     reaction_seconds: float = math.inf
@@ -217,6 +219,7 @@ def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) 
         z=config.z,
         correlation=estimate.correlation,
         handoff_seconds=estimate.handoff_seconds,
+        restoring_seconds=estimate.restoring_seconds,
         load_factor=load_factor,
     )
 

@@ -84,8 +84,7 @@ class Objective:
         view = replace(view, late=PresentPlacement(view).late)
         settling = view.estimate.settling_seconds > 0.0
         if settling:
-            # What the moves have stopped waits, and is no load.
-            view = replace(view, estimate=replace(view.estimate, backlog=0.0, late=0.0))
+            view = _without_stopped(view)
         wanted = view.bounded(view.replicas if state.wanted is None else state.wanted)
         benefits, benefit = self._benefit(view, state)
         answers = answers_left(view, wanted) if self._given.postpone else 0.0
@@ -188,6 +187,15 @@ def _postponed(view: View, state: Stabilization, wanted: int, need: Need) -> tup
         rejected=(RejectedPlan(replicas=need.replicas, reason="they come in time if they are asked for later"),),
     )
     return sizing, structs.replace(state, fit_since=None)
+
+
+def _without_stopped(view: View) -> View:
+    """Return the view without what the last moves have stopped, which waits and is no load: at most what came since."""
+    estimate = view.estimate
+    stopped = view.forecast.level * estimate.restoring_seconds
+    late = max(0.0, estimate.late - stopped)
+    backlog = max(0.0, estimate.backlog - max(0.0, stopped - estimate.late))
+    return replace(view, estimate=replace(estimate, backlog=backlog, late=late))
 
 
 def _settling(view: View, state: Stabilization, wanted: int, need: Need) -> tuple[Sizing, Stabilization]:

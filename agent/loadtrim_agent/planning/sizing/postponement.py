@@ -86,7 +86,7 @@ def _answer_seconds(view: View) -> float:
     startup = view.estimate.startup_seconds
     if view.estimate.startups < STARTUPS_MIN:
         startup = max(startup, view.config.startup_seconds)
-    return answer_seconds(startup, view.estimate.handoff_seconds, view.config)
+    return answer_seconds(startup, view.estimate.restoring_seconds, view.config)
 
 
 def _is_coarse(view: View) -> bool:

@@ -94,7 +94,7 @@ def _moving(view: View) -> float:
     stops for a handoff. That is milliseconds, or the time in which its new owner restores what it keeps about it. What
     waits for half of the objective meanwhile counts as late, and as much again until it is worked off.
     """
-    late = 2.0 * max(0.0, view.estimate.handoff_seconds - DEAR_OBJECTIVES * view.config.sla_seconds)
+    late = 2.0 * max(0.0, view.estimate.restoring_seconds - DEAR_OBJECTIVES * view.config.sla_seconds)
     if late == 0.0:
         return 0.0
     permitted = MOVES_SHARE * (1.0 - view.config.sla_share)
