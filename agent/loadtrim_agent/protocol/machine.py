@@ -518,9 +518,9 @@ class Machine:
             self.membership.rejoin(event.now)
 
     def _on_log_gap(self, event: LogGapEvent) -> None:
+        self.slices.gap()
         self.emit(CountCommand(what=ProtocolCount.LOG_GAP))
         self._future.clear()
-        self.slices.gap()
         self.membership.rejoin(event.now)
 
     def _on_log_failed(self, event: LogFailedEvent) -> None:
