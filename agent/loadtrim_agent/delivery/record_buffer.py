@@ -141,8 +141,8 @@ class RecordBuffer:
         self.wake()
 
     def look_again(self) -> None:
-        """Let no run of records go on: a bound was set or lifted, or a stream leads."""
-        self.turns.present = self.streams = dict(self.streams)
+        """Let no run of records go on: a bound was set or lifted, or a stream leads. The order stays as it is."""
+        self.streams = dict(self.streams)
         self.wake()
 
     def wake(self) -> None:
@@ -189,6 +189,7 @@ class RecordBuffer:
 
     def _look_for_one(self, now: float, wanted: Collection[Partition]) -> Any | None:
         self._run = None
+        streams = self.streams  # before the order is looked at: what changes meanwhile ends the run
         self.hand.samples.asked(now)
         if self.hand.streams:
             self._finish(now, wanted)
@@ -215,14 +216,14 @@ class RecordBuffer:
                 self.hand.samples.handed_out(record, stream, now)
                 # A sample is looked at in the next call, which a run would leave out.
                 if not wanted and not self.hand.samples.waiting and len(self.hand.streams) == 1:
-                    self._run_on(stream)
+                    self._run_on(stream, streams)
             return record
         return None
 
-    def _run_on(self, stream: Stream) -> None:
+    def _run_on(self, stream: Stream, streams: dict[Partition, Stream]) -> None:
         """What is left of the slice is handed out without looking for it, as long as nothing else happens."""
         self._run = stream
-        self._run_streams = self.turns.ordered
+        self._run_streams = streams
         more = max(0, min(len(stream.records) - stream.index, self.turns.left_in_slice))
         if (bounds := self.turns.bounds).until:
             # What is fetched of a stream with a bound is next: no run of another one goes on over it.

@@ -35,12 +35,15 @@ from .partition_stream import Stream
 from .ports import Member
 from .record_buffer import RecordBuffer
 
-__all__ = ["SlicingTask"]
+__all__ = ["SlicingTask", "pause_seconds"]
 
 log = logging.getLogger("loadtrim")
 
 LOOK_SECONDS = 0.02
 """The time between two looks while much waits: about the length of a few records, as in the simulator."""
+LOOK_SHARE = 0.03
+"""Of the time that looks take at most: the more members there are, the longer a look takes. Wanted: 3 % of a
+core while a member slices."""
 QUIET_SHARE = 0.25
 """Of the objective: with less work waiting nothing is looked at closely, as in the simulator."""
 SLICES_PER_LOOK_MAX = 4
@@ -72,6 +75,11 @@ class _Arrived:
     """Behind the last record that was fetched."""
     caught_up_at: float = 0.0
     """When the broker had nothing behind that, own wall clock; 0: never so far."""
+
+
+def pause_seconds(look_seconds: float) -> float:
+    """Return the time to the next look, after one that took so much of the agent's time."""
+    return max(LOOK_SECONDS, look_seconds / LOOK_SHARE)
 
 
 class SlicingTask:
@@ -194,11 +202,14 @@ class SlicingTask:
         """Look for ever: every 20 ms while much waits, once for what was fetched while little does."""
         if self._unwanted:
             return
+        took = 0.0
         while True:
             await self._fetched.wait()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(pause_seconds(took))
+            began = boot_time()
             if not self.look():
                 self._fetched.clear()
+            took = boot_time() - began
 
     def look(self) -> bool:
         """Pass on what will not be done in time. Returns whether much waits."""

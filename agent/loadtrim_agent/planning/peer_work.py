@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import LoadRecord, PromiseRecord
 
-from .slicing import Peer, predicted
+from .slicing import Peer, SliceError, predicted
 
 __all__ = ["GroupNow", "PeerWork"]
 
@@ -126,14 +126,12 @@ class PeerWork:
             if group.now - told.at > group.silent_seconds or queue is None or not capacity:
                 continue
             changes = self._changes(group, member, told)
-            found.append(
-                Peer(
-                    member=member,
-                    busy_seconds=predicted(queue, told.at, changes, group.now, capacity),
-                    speed=capacity / group.capacity,
-                    slack=capacity - told.record.rate,
-                )
-            )
+            try:
+                busy = predicted(queue, told.at, changes, group.now, capacity)
+                speed, slack = capacity / group.capacity, capacity - told.record.rate
+                found.append(Peer(member=member, busy_seconds=busy, speed=speed, slack=slack))
+            except SliceError:
+                continue  # each number that it tells is within its bounds, and together they are too much
         return found
 
     def _changes(self, group: GroupNow, member: str, told: _Told) -> list[tuple[float, float]]:

@@ -139,6 +139,12 @@ def test_a_member_that_is_just_not_silent_is_one() -> None:
     assert A in peers(entered(load(A)), 100.0 + SILENT)
 
 
+def test_numbers_that_are_too_much_together_make_no_receiver() -> None:
+    """Slicing went off for good with the first of them."""
+    work = entered(load(A, 1e24, capacity=1e-300), load(B))
+    assert peers(work).keys() == {B}
+
+
 def test_a_generation_forgets_what_was_told_before() -> None:
     """A member that takes over what a dead one had has told nothing of it yet."""
     work = entered(load(A), load(B))
