@@ -344,8 +344,8 @@ class BoundsEnd(Invariant):
         """Member, partition and acquisition -> time of its bound, and seconds within which it was to be reached."""
         self._at_bound: dict[tuple[str, Partition, int], float] = {}
         """The same -> time since which nothing of it is delivered because of its bound."""
-        self._counted: dict[tuple[int, str, int], PromiseRecord] = {}
-        """Generation, receiver and turn -> the promise that counts."""
+        self._counted: dict[tuple[int, str, int], dict[str, PromiseRecord]] = {}
+        """Generation, receiver and turn -> member -> the promise that counts, as long as it knows of no gap."""
 
     def step(self) -> None:
         before, self._at_bound = self._at_bound, {}
@@ -381,13 +381,18 @@ class BoundsEnd(Invariant):
                     self.violated(f"{member.name} slices {command.partition}, whose commits are user code's")
             elif isinstance(command, c.StopCommand):
                 self._stopped(member, command)
+        if isinstance(event, e.LogGapEvent):
+            # What it has read may be lost to all others.
+            for counted in self._counted.values():
+                counted.pop(member.name, None)
         record = event.record if isinstance(event, e.LogReadEvent) else None
         if not isinstance(record, PromiseRecord) or record.taken_back:
             return
         if member.machine.slices.promises.of(record.key) is record:
-            turn = (record.generation, record.target, record.turn)
-            if self._counted.setdefault(turn, record) != record:
-                self.violated(f"both {record} and {self._counted[turn]} count")
+            counted = self._counted.setdefault((record.generation, record.target, record.turn), {})
+            counted[member.name] = record
+            if any(other != record for other in counted.values()):
+                self.violated(f"of {counted} all count")
 
     def _stopped(self, member: SimMember, command: c.StopCommand) -> None:
         """A bounded partition is stopped: by its slice, or because this member leaves or follows a plan."""

@@ -520,10 +520,11 @@ class SimMember:
 
     def bound_reached(self, slot: Slot) -> None:
         """Everything below the bound is done."""
-        done = slot.done
+        done, until = slot.done, slot.until
+        assert until is not None
         self.feed(
             lambda now: e.BoundReachedEvent(
-                now=now, partition=slot.partition, acquisition_id=slot.acquisition_id, done=done
+                now=now, partition=slot.partition, acquisition_id=slot.acquisition_id, done=done, until=until
             )
         )
 

@@ -173,7 +173,11 @@ class Partitions:
             stream.listening = False
             done = self.positions.done_offset(stream)
             event = e.BoundReachedEvent(
-                now=boot_time(), partition=stream.partition, acquisition_id=stream.acquisition_id, done=done
+                now=boot_time(),
+                partition=stream.partition,
+                acquisition_id=stream.acquisition_id,
+                done=done,
+                until=self.buffer.turns.bounds.until[stream],
             )
             self._agent.feed(event)
         elif self._lingering.get(stream.partition) is stream:

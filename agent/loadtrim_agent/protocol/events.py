@@ -259,12 +259,14 @@ class SliceDroppedEvent(Event, frozen=True, kw_only=True):
 class BoundReachedEvent(Event, frozen=True, kw_only=True):
     """Everything below a partition's bound is done, and nothing of it is in hand.
 
-    ``done`` is the offset after the last record done, None where nothing was done in this acquisition.
+    ``done`` is the offset after the last record done, None where nothing was done in this acquisition. ``until`` is the
+    bound: another may have been set meanwhile.
     """
 
     partition: Partition
     acquisition_id: int
     done: int | None
+    until: int
 
 
 class LogReadEvent(Event, frozen=True, kw_only=True):

@@ -194,6 +194,8 @@ class Slices:
         found = self._slices.get(event.partition)
         if found is None or found.acquisition_id != event.acquisition_id or found.reached:
             return
+        if event.until != found.promise.until:
+            return  # of a slice before this one
         found.reached = True
         partitions = self._machine.partitions
         entry = partitions.assigned[event.partition]

@@ -40,8 +40,9 @@ def slice_(d: Driver, partition: Partition = P0, target: str = OTHER, until: int
     return promise
 
 
-def reached(d: Driver, partition: Partition = P0, done: int | None = 9) -> list[c.Command]:
-    return d.feed(e.BoundReachedEvent, partition=partition, acquisition_id=d.acquisition_of(partition), done=done)
+def reached(d: Driver, partition: Partition = P0, done: int | None = 9, until: int = 9) -> list[c.Command]:
+    values = {"partition": partition, "acquisition_id": d.acquisition_of(partition), "done": done}
+    return d.feed(e.BoundReachedEvent, **values, until=until)
 
 
 def commit_answered(d: Driver) -> list[c.Command]:
@@ -193,6 +194,16 @@ def test_a_gap_in_the_log_ends_all_slices_of_the_generation() -> None:
     assert not d.machine.snapshot().slices.able
 
 
+def test_a_bound_that_was_reached_is_not_the_next_one() -> None:
+    """The word of it was on its way while another was set: seed 3463851554 of the simulation."""
+    d = member()
+    d.read(slice_(d, until=12))
+    reached(d, done=9, until=9)
+    assert "Stop" not in d.kinds()
+    reached(d, done=12, until=12)
+    assert "Stop" in d.kinds()
+
+
 # -- what ends it ----------------------------------------------------------------------------------------------------
 
 
@@ -267,7 +278,7 @@ def test_a_drop_of_an_earlier_acquisition_ends_nothing() -> None:
     d = member()
     slice_(d)
     d.feed(e.SliceDroppedEvent, partition=P0, acquisition_id=d.acquisition_of(P0) - 1)
-    d.feed(e.BoundReachedEvent, partition=P0, acquisition_id=d.acquisition_of(P0) - 1, done=9)
+    d.feed(e.BoundReachedEvent, partition=P0, acquisition_id=d.acquisition_of(P0) - 1, done=9, until=9)
     assert d.kinds() == []
     assert d.machine.snapshot().slices.own
 
