@@ -210,16 +210,12 @@ def quantile_at(curve: TopicCurve, z: float) -> float:
 
 
 def startup_seconds(estimate: Estimate, told: float | None) -> float:
-    """How long a replica that is asked for now is to be expected to take.
-
-    Only for looking ahead by a baseline: what nobody asks the history for is not changed by it.
+    """Return how long a replica that is asked for now takes to start: as measured, if that was often enough.
 
     Args:
-        seen: the estimate.
-        told: p90 of what the history tells of; None: nothing.
-
-    Returns:
-        What was measured where that are enough, else the longer of both.
+        estimate: with what was measured.
+        told: by the history (p90), or by the settings. It counts where it is longer and few were measured. None: it is
+            not told.
     """
     if told is None or estimate.startups >= STARTUPS_MIN:
         return estimate.startup_seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
 
@@ -60,6 +61,11 @@ _PROTOCOLS = {LOADTRIM: "loadtrim", BROKER_ASSIGNS: "consumer"}
 """Protocol of a generation -> what the metric calls it; any other one is a mixed group's."""
 
 
+class _Identity(NamedTuple):
+    group: str
+    client_id: str
+
+
 class Services(AgentObserver):
     """Metering, metrics, planning and HTTP of a real consumer.
 
@@ -77,7 +83,7 @@ class Services(AgentObserver):
         self, settings: MemberSettings, *, group: str, client_id: str, registry: CollectorRegistry | None
     ) -> None:
         self._settings = settings
-        self._identity = group, client_id
+        self._identity = _Identity(group, client_id)
         make_policy(settings.policy)
         make_packer(settings.packer)
         if settings.monitor != REPORTS and (limits := unmonitored(settings.policy, settings.monitor)):
@@ -124,7 +130,7 @@ class Services(AgentObserver):
         self.slicing.attach(agent, agent.listener, agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
         self._leader = leader = LeaderLoop(
-            PlanConfig.of(settings, self._identity[0], can_scale=self._scaler.scales, numbered=numbered(settings)),
+            PlanConfig.of(settings, self._identity.group, can_scale=self._scaler.scales, numbered=numbered(settings)),
             agent.connections.pool,
             agent,
             self._instances,
@@ -148,8 +154,8 @@ class Services(AgentObserver):
             agent.tasks.spawn_contained(self._ended_pods.keep_watch(), "watch of pods")
         sources = StatusSources(
             settings=settings,
-            group=self._identity[0],
-            client_id=self._identity[1],
+            group=self._identity.group,
+            client_id=self._identity.client_id,
             agent=agent,
             metrics=self.metrics,
             metering=self.metering,

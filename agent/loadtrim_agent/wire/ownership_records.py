@@ -126,8 +126,8 @@ class PlanRecord(Envelope, frozen=True, kw_only=True, tag="plan"):
     """Member ids that are to go: drained first, given nothing."""
 
 
-class ReleaseRecord(Envelope, frozen=True, kw_only=True, tag="release", rename={"source": "from", "target": "to"}):
-    """The only record that moves ownership (rule 1). ``offset`` is committed before it is written (rule 2)."""
+class _Giving(Envelope, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
+    """A partition that its owner gives to another member."""
 
     generation: Generation
     topic: str
@@ -135,16 +135,22 @@ class ReleaseRecord(Envelope, frozen=True, kw_only=True, tag="release", rename={
     version: Order
     source: str
     target: str
+
+    @property
+    def key(self) -> Partition:
+        """The partition."""
+        return Partition(self.topic, self.partition)
+
+
+class ReleaseRecord(_Giving, frozen=True, kw_only=True, tag="release"):
+    """The only record that moves ownership (rule 1). ``offset`` is committed before it is written (rule 2)."""
+
     offset: Offset
     seconds: HandoffSeconds = 0.0
     """From the moment the owner stopped handing out until it wrote this."""
 
-    @property
-    def key(self) -> Partition:
-        return Partition(self.topic, self.partition)
 
-
-class PromiseRecord(Envelope, frozen=True, kw_only=True, tag="promise", rename={"source": "from", "target": "to"}):
+class PromiseRecord(_Giving, frozen=True, kw_only=True, tag="promise"):
     """An owner is about to give a partition away by its own decision. It moves nothing: only a release does.
 
     It counts if and only if its generation is the reader's and (from, version) equal what the log says so far. So must
@@ -152,12 +158,6 @@ class PromiseRecord(Envelope, frozen=True, kw_only=True, tag="promise", rename={
     receiver without knowing of each other, the log's order decides.
     """
 
-    generation: Generation
-    topic: str
-    partition: Index
-    version: Order
-    source: str
-    target: str
     turn: Order = 0
     until: Offset = -1
     """The owner works on the partition up to here, and gives it away then."""
@@ -169,10 +169,6 @@ class PromiseRecord(Envelope, frozen=True, kw_only=True, tag="promise", rename={
     """Flag of work that would be in time without, and much sooner with it: such slices are few in a group."""
     taken_back: bool = False
     """The partition is not given away after all; all else as in the promise that is taken back."""
-
-    @property
-    def key(self) -> Partition:
-        return Partition(self.topic, self.partition)
 
 
 class PartitionLoad(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

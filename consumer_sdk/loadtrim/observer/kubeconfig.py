@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any
 
+from loadtrim_agent.common.daemon_call import call_in_daemon
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError, Conversation
 from loadtrim_agent.leader.scaling.kubernetes.client import REQUEST_SECONDS, ClusterConversation, library
 from loadtrim_agent.leader.scaling.kubernetes.target import Target
@@ -41,7 +41,7 @@ class KubeconfigApi:
         Raises:
             ApiError: there is no such file, context or library.
         """
-        module = await asyncio.to_thread(library)
+        module = await call_in_daemon(library, "kubernetes")
         configuration = module.Configuration()
         loader = await self._loaded(configuration)
         self.namespace = self.namespace or loader.current_context["context"].get("namespace") or "default"

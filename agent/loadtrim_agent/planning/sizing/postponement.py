@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 
+from ..baseline import startup_seconds
 from ..settling import answer_seconds
 from .policy import View
 
@@ -32,8 +33,6 @@ USED_OBJECTIVES = 0.8
 the loads for tuning."""
 LARGEST_CAPACITIES = 0.5
 """Part of a member that a partition may take: what waits in a larger one could not be worked off if it grew. Chosen."""
-STARTUPS_MIN = 10
-"""Start-ups by which their length is known. Until then the setting counts where it is longer. Chosen."""
 
 
 def wait_permitted_seconds(view: View) -> float:
@@ -69,23 +68,20 @@ def wait_seconds(view: View) -> float:
     estimate = view.estimate
     if estimate.untold:
         return math.inf
-    oldest, work = 0.0, dict[str, float]()
+    oldest, busy = 0.0, dict.fromkeys(estimate.members, 0.0)
     for entry in estimate.partitions.values():
         if not entry.sized:
             continue
-        owner = estimate.members.get(entry.owner or "")
-        if owner is None or owner.silent:
+        if entry.owner not in busy or (owner := estimate.members[entry.owner]).silent:
             return math.inf
         oldest = max(oldest, entry.lag_seconds)
-        work[entry.owner or ""] = work.get(entry.owner or "", 0.0) + entry.lag * entry.cost
-    return max([oldest, *(waiting / estimate.members[owner].capacity for owner, waiting in work.items())])
+        busy[entry.owner] += entry.lag * entry.cost / owner.capacity
+    return max(oldest, *busy.values(), 0.0)
 
 
 def _answer_seconds(view: View) -> float:
-    """Return how long it takes until a replica that is asked for now helps, as far as that is known."""
-    startup = view.estimate.startup_seconds
-    if view.estimate.startups < STARTUPS_MIN:
-        startup = max(startup, view.config.startup_seconds)
+    """Return how long it takes until a replica that is asked for now helps; few starts tell less than the setting."""
+    startup = startup_seconds(view.estimate, view.config.startup_seconds)
     return answer_seconds(startup, view.estimate.restoring_seconds, view.config)
 
 

@@ -48,8 +48,6 @@ REVERSAL_STARTUPS = 3.0
 MARGIN_RECORDS = (DOWN_MARGIN - 1.0) ** -2
 """Records that tell a rate as exactly as the margin with which fewer replicas must do: 1,100. What is known of fewer
 records than that varies by more than the margin, so it asks for fewer and for more in turns. Derived."""
-
-
 MOVES_SHARE = 0.5
 """Of what the share permits to be late: so much of it may be late by moves that a smaller group takes. Chosen."""
 

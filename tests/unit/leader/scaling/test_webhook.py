@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import ssl
 import subprocess
@@ -284,30 +283,6 @@ print("done")
 
 
 # TLS
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed: it makes the test's certificate")
-    folder = tmp_path_factory.mktemp("tls")
-    key, chain = folder / "key.pem", folder / "chain.pem"
-    made = [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(chain)]
-    subprocess.run(["openssl", *made, *names], check=True, capture_output=True)
-    return key, chain
 
 
 def tls_server(certificate: tuple[Path, Path]) -> Receiver:

@@ -163,12 +163,14 @@ def played(*parts: tuple[int, float]) -> Outcome:
     return simulate(load, config, Options(costs=Costs(mean_seconds=0.05), startup_seconds=3.0, replicas=1, seed=1))
 
 
+@pytest.mark.slow
 def test_a_rise_that_ends_before_records_are_late_needs_no_replica() -> None:
     """20 s of twice what one member does, and time to work it off."""
     short = played((30, 15.0), (20, 40.0), (70, 10.0))
     assert (short.replicas_max, short.share_in_time) == (1, 1.0)
 
 
+@pytest.mark.slow
 def test_a_rise_that_stays_is_answered_in_time() -> None:
     stays = played((30, 15.0), (150, 70.0))
     assert stays.replicas_max >= 4

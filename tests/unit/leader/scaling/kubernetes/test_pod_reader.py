@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,18 +23,6 @@ from .test_pod import running, status, terminated
 
 SILENT_MOST = 0.5
 """Longest end of a loop beside an API server that is silent, whose requests may take 2 s."""
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed: it makes the test's certificate")
-    folder = tmp_path_factory.mktemp("tls")
-    key, chain = folder / "key.pem", folder / "chain.pem"
-    made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=api", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(chain)]
-    subprocess.run(["openssl", *made, *names], check=True, capture_output=True)
-    return key, chain
 
 
 @pytest.fixture
@@ -139,6 +125,7 @@ def silent(account: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.so
         yield listening
 
 
+@pytest.mark.slow
 async def test_a_silent_api_server_is_given_up(silent: socket.socket, account: Path) -> None:
     with pytest.raises(ApiError, match="cannot be talked to"):
         await PodReader(account).pod("payments-0")
