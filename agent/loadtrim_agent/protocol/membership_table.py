@@ -204,6 +204,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
         Trigger.REBALANCE_TOLD: Transition(Phase.STABLE, (Effect.JOIN_PACED,)),
         Trigger.GENERATION_ENDS: Transition(Phase.REVOKING, (Effect.MAYBE_JOIN,)),
         Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, (Effect.COMPLETE,)),
+        Trigger.STALE_ASSIGNMENT: Transition(Phase.REVOKING, (Effect.BACK_OFF, Effect.MAYBE_JOIN)),
         Trigger.COORDINATOR_FOUND: Transition(Phase.STABLE, (Effect.HEARTBEAT_NOW,)),
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,

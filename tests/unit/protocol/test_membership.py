@@ -288,6 +288,19 @@ def test_another_assignment_of_the_same_generation_completes_nothing() -> None:
     assert d.machine.snapshot().assignment is None
 
 
+def test_an_assignment_of_another_attempt_that_is_read_late_ends_the_generation() -> None:
+    """What the leader wrote vanished with a failover, and a delayed copy of an earlier leader took its offset.
+
+    The right one never comes, and the leader knows nothing of it: without a rebalance nothing would move again.
+    """
+    d = unread()
+    d.open_all()
+    d.read(assignment_of(1, "m9", attempt=7, m1=(0,), m9=()))
+    assert d.counted() == ["stale_map"]
+    assert d.kinds()[0] == "SendJoin"
+    assert d.machine.membership.phase is Phase.JOINING
+
+
 def test_an_assignment_that_is_read_late_means_nothing_to_a_member_that_joins() -> None:
     d = unread()
     d.open_all()
