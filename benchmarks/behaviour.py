@@ -61,7 +61,6 @@ class Probe:
             policy=self.policy,
             packer=self.packer,
             startup_seconds=STARTUP_SECONDS,
-            slicing=self.slicing,
         )
         options = Options(
             costs=Costs(mean_seconds=COST_SECONDS),

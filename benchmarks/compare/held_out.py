@@ -178,7 +178,6 @@ def play_policy(
         policy=choice.policy_for(scenario),
         packer=choice.packer,
         startup_seconds=drawn.startup_seconds,
-        slicing=choice.slicing,
     )
     outcome = simulate(load, config, options)
     return HeldOutResult(

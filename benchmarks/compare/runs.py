@@ -174,7 +174,7 @@ def digest(job: ComparisonJob) -> str:
     """Return the digest of all that a run depends on: how the code behaves, the load by second, and its settings."""
     scene = scenario_of(job.scene, job.quick)
     config = config_of(job, scene)
-    behaves = behaviour(config.policy, config.packer, config.slicing)
+    behaves = behaviour(config.policy, config.packer, choice_of(job.choice).slicing)
     load = replace(scene.load, source="", notes=())
     played = f"{behaves} {_measure()} {load!r} {config!r} {options_of(job, scene)!r}"
     return hashlib.sha256(played.encode()).hexdigest()[:12]
@@ -206,7 +206,6 @@ def config_of(job: ComparisonJob, scene: Scenario) -> PlanConfig:
         policy=choice.policy_for(scene),
         packer=choice.packer,
         startup_seconds=job.startup_seconds,
-        slicing=choice.slicing,
     )
 
 

@@ -187,7 +187,7 @@ def play(given: ExperimentContext, jobs: Mapping[str, Iterable[SimulatedJob]]) -
 
 def _key(job: SimulatedJob) -> str:
     config = job.config
-    behaves = behaviour(config.policy, config.packer, config.slicing)
+    behaves = behaviour(config.policy, config.packer, job.options.slicing)
     return hashlib.sha256(f"{behaves}/{_result_shape()}/{job!r}".encode()).hexdigest()[:24]
 
 

@@ -269,7 +269,12 @@ class MeteringTask:
         self.gather()
         self._observe_ends()
         report = self.meter.report(wall_time(), member, generation, self._sequence + 1)
-        report = msgspec.structs.replace(report, latency_counts=self._latency_counts(), unready=target.unready())
+        report = msgspec.structs.replace(
+            report,
+            latency_counts=self._latency_counts(),
+            unready=target.unready(),
+            slicing_off=target.slicing_off(),
+        )
         self.show()
         parts = split_report(report)
         self._sequence = parts[-1].sequence  # before anything is waited for: the last report may come in between

@@ -59,6 +59,9 @@ class ReportTarget(Protocol):
     def unready(self) -> bool:
         """Return whether an orchestrator knows by the readiness probe that this process is to go."""
 
+    def slicing_off(self) -> str:
+        """Return why the member passes nothing on by its own decision; empty: it does."""
+
     @property
     def pod(self) -> str:
         """Pod of this process, as NAME/UID; empty: it is in none, or does not say."""

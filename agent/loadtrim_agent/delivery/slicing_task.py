@@ -22,6 +22,7 @@ from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.metering.meter import MeterSnapshot
 from loadtrim_agent.metering.readings import PartitionSnapshot
 from loadtrim_agent.planning.peer_work import GroupNow, PeerWork
+from loadtrim_agent.planning.settling import DEAR_OBJECTIVES
 from loadtrim_agent.planning.slicing import Limits, Own, Slice, SlicingOff, Tier, sliced
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.events import SliceWantedEvent
@@ -180,16 +181,18 @@ class SlicingTask:
         if self._unwanted is not SlicingOff.NOTHING:
             return self._unwanted
         group = self._group()
-        if group.stable and not group.speaks_loadtrim:
-            return SlicingOff.MIXED
         if not group.config.auto_commit:
             return SlicingOff.MANUAL_COMMITS
         if self._listener is not None and self._listener.plain:
             return SlicingOff.LISTENER
         if self._objective < OBJECTIVE_SECONDS_MIN:
             return SlicingOff.OBJECTIVE
+        if self._handoff_seconds() > DEAR_OBJECTIVES * self._objective:
+            return SlicingOff.HANDOFFS
         if not self._snapshot().untold.at_next_call:
             return SlicingOff.UNTOLD
+        if group.stable and not group.speaks_loadtrim:
+            return SlicingOff.MIXED
         if group.member in group.leaving:
             return SlicingOff.LEAVING
         if not group.stable:
@@ -197,6 +200,11 @@ class SlicingTask:
         if group.owners is None:
             return SlicingOff.BLIND
         return SlicingOff.NOTHING if group.slices.able else SlicingOff.LOG
+
+    def lasting_off(self) -> SlicingOff:
+        """Return the same as :meth:`off` but for what is over with the next generation at the latest."""
+        why = self.off()
+        return SlicingOff.NOTHING if why.passing else why
 
     async def run(self) -> None:
         """Look for ever: every 20 ms while much waits, once for what was fetched while little does."""
@@ -249,8 +257,7 @@ class SlicingTask:
         return sliced(own, peers, limits, incoming_seconds=incoming, capacity=capacity)
 
     def _limits(self, cost: float, now: float) -> Limits:
-        known = len(self._handoffs) >= HANDOFFS_MIN
-        handoff = min(median(self._handoffs) if known else HANDOFF_SECONDS, self._objective / 4.0)
+        handoff = self._handoff_seconds()
         return Limits(
             objective_seconds=self._objective,
             margin_seconds=min(handoff + 1.5 * cost, self._objective / 2.0),
@@ -328,6 +335,9 @@ class SlicingTask:
         return len(self._group().slices.own) > before
 
     # -- small steps ---------------------------------------------------------------------------------------------
+
+    def _handoff_seconds(self) -> float:
+        return median(self._handoffs) if len(self._handoffs) >= HANDOFFS_MIN else HANDOFF_SECONDS
 
     def _group(self) -> MachineSnapshot:
         assert self._member is not None, "attached at the start"

@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
 
@@ -63,6 +64,15 @@ IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
 """The broker is asked this often about partitions without an owner. Chosen."""
+
+
+class _Advised(NamedTuple):
+    """A move that members were told to make."""
+
+    source: str
+    target: str
+    at: float
+    """Boot clock."""
 
 
 class PlannerThread:
@@ -129,8 +139,7 @@ class GroupView:
         self._group = group
         self.instances = instances
         self._joined_at: dict[str, float] = {}
-        self._in_flight: dict[Partition, tuple[str, float]] = {}
-        """Partition -> (target, when its move was advised, boot clock)."""
+        self._in_flight: dict[Partition, _Advised] = {}
         self.requested: int | None = None
         """Replicas asked for last; None: none in this leadership."""
         self._unowned: dict[Partition, int] = {}
@@ -148,7 +157,7 @@ class GroupView:
     def advised(self, decision: DecisionRecord) -> None:
         """The members are told to make these moves."""
         for move in decision.moves:
-            self._in_flight[Partition(move.topic, move.partition)] = (move.target, boot_time())
+            self._in_flight[Partition(move.topic, move.partition)] = _Advised(move.source, move.target, boot_time())
 
     def generation_changed(self) -> None:
         """Advice of the generation before does not count any more."""
@@ -176,11 +185,14 @@ class GroupView:
         # Names in reports are anybody's: what is no part of the group would pile up.
         self.instances.forget_others(entries.keys())
         self.weights = {p: weight for p, weight in self.weights.items() if p in owners}
+        # What its owner has given to another member by its own decision does not come to the advised one.
         self._in_flight = {
-            p: (target, at)
-            for p, (target, at) in self._in_flight.items()
-            if owners.get(p) != target and target in entries and boot_time() - at < IN_FLIGHT_SECONDS
+            p: move
+            for p, move in self._in_flight.items()
+            if owners.get(p) == move.source and move.target in entries and boot_time() - move.at < IN_FLIGHT_SECONDS
         }
+        promised = {p: promise.target for p, promise in group.slices.promises.items()}
+        advised = {p: move.target for p, move in self._in_flight.items()}
         return GroupState(
             generation=group.generation,
             leader=group.member,
@@ -195,7 +207,7 @@ class GroupView:
             },
             owners=owners if group.owners is not None else {},
             unowned_lag=self._unowned,
-            in_flight={p: target for p, (target, _) in sorted(self._in_flight.items())},
+            in_flight=dict(sorted((advised | promised).items())),
             manual_override=group.manual_override,
             replicas_requested=self.requested,
             rates=rates,

@@ -195,6 +195,7 @@ def split_report(report: ReportRecord, partitions_max: int = PARTITIONS_PER_PART
                 concurrency=report.concurrency,
                 speed=report.speed,
                 untold=report.untold,
+                slicing_off=report.slicing_off,
                 capacity_known=report.capacity_known,
                 partitions=report.partitions[start : start + partitions_max],
             )

@@ -28,6 +28,7 @@ from .falling_behind import CONTRADICTED_SHARE
 from .forecast import alike_seconds
 from .observation import BUCKET_SECONDS, FAST_SECONDS
 from .settling import restoring_seconds
+from .sliced_group import slicing_of
 from .values import (
     TAUS_SECONDS,
     ArrivalCurve,
@@ -126,6 +127,7 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
     sized = [entry for entry in partitions.values() if entry.sized]
     rate, work = sum(entry.rate for entry in sized), sum(entry.work for entry in sized)
     handoff = _or(quantile(observation.handoffs_seconds, 0.99), config.handoff_seconds)
+    slicing, unsliced = slicing_of(observation, inputs.group)
     startups = observation.startups_seconds[-STARTUP_SAMPLES:]
     cost = work / rate if rate > 0 else inputs.cost
     waiting = _waiting(sized, inputs.members)
@@ -144,9 +146,11 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         late=sum(entry.late for entry in sized),
         throughput=sum(entry.done_rate for entry in observation.partitions.values()),
         cost=cost,
-        overhead_seconds=_overhead(config, handoff, cost),
+        overhead_seconds=_overhead(config, quantile(observation.handoffs_seconds, 0.5) if slicing else None, cost),
         handoff_seconds=handoff,
         restoring_seconds=restoring_seconds(observation.handoffs_seconds, cost),
+        slicing=slicing,
+        unsliced=unsliced,
         startup_seconds=_or(quantile(startups, 0.9), config.startup_seconds),
         startups=len(startups),
         capacity_typical=statistics.median(known) if known else 1.0,
@@ -174,12 +178,12 @@ def late_records(lag: int, lag_seconds: float, objective_seconds: float) -> floa
     return lag * (1.0 - objective_seconds / lag_seconds)
 
 
-def _overhead(config: PlanConfig, handoff_seconds: float, cost: float) -> float:
-    """o: what a record in hand, and where members slice a handoff, may take off the objective.
+def _overhead(config: PlanConfig, handoff_seconds: float | None, cost: float) -> float:
+    """o: what a record in hand, and where members slice a usual handoff, may take off the objective.
 
-    Half of it at most: one handoff that hung must not ask for twice the replicas.
+    Half of it at most: handoffs that hung must not ask for twice the replicas.
     """
-    needed = 1.5 * cost + (handoff_seconds if config.slicing else 0.0)
+    needed = 1.5 * cost + (handoff_seconds or 0.0)
     return min(max(config.handoff_seconds, needed), config.sla_seconds / 2)
 
 

@@ -8,13 +8,14 @@ from loadtrim_agent.common.member_names import member_names, short_member
 from loadtrim_agent.wire.ownership_records import MovePlan
 from loadtrim_agent.wire.telemetry_records import BaselineUse
 
-from .values import Estimate, GroupState, Placement, PlanConfig, Reason, Sizing, units_of
+from .values import Estimate, GroupState, Moving, Placement, PlanConfig, Reason, Sizing, units_of
 
 __all__ = ["NAMES_MAX", "attribute", "blind", "explain", "format_list", "replicas_text"]
 
 QUEUED = "queued"
 """What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
 NAMES_MAX = 3
+STILL = Moving()
 
 
 def format_list(names: Sequence[str]) -> str:
@@ -38,18 +39,23 @@ def explain(
     group: GroupState,
     config: PlanConfig,
     baseline: BaselineUse | None = None,
+    moving: Moving = STILL,
 ) -> str:
     """One English sentence: "4 replicas (3 there): 2.9 busy seconds/s arrive, ...; 2 partitions move (...)."."""
     units = units_of(group)
     there = sum(1 for unit in units if not unit.leaving)
     parts = [f"{replicas_text(sizing.replicas, there)}: {sizing.text}"]
     least = -(-placement.bound // max((len(unit.members) for unit in units), default=1))
-    if _adds(least, sizing, config):
+    if not moving.slicing and _adds(least, sizing):
         parts.append(f"no fewer than {least} could do")
     if placement.victims:
         # Whole instances go.
         going = {group.members[m].instance or short_member(m) for m in placement.victims if m in group.members}
         parts.append(f"{format_list(sorted(going))} to go")
+    if moving.unsliced:
+        names = member_names(group.instances)
+        who = format_list([f"{names[member]} ({why})" for member, why in sorted(moving.unsliced.items())])
+        parts.append(f"sized for whole partitions, for not all pass them on: not {who}")
     if unknown := len(group.unknown):
         parts.append(f"{unknown} member{'s have' if unknown > 1 else ' has'} not told the instance yet")
     if moves:
@@ -67,13 +73,13 @@ def explain(
     return "; ".join(parts) + "."
 
 
-def _adds(least: int, sizing: Sizing, config: PlanConfig) -> bool:
+def _adds(least: int, sizing: Sizing) -> bool:
     """Does the fewest replicas that whole partitions could fit say more than the policy did?
 
-    Not where members divide partitions among themselves, nor where fewer have just been said to do: a policy may leave
-    a group as it is that is a little fuller than a placement is made for.
+    Not where fewer have just been said to do: a policy may leave a group as it is that is a little fuller than a
+    placement is made for.
     """
-    if config.slicing or sizing.reason in (Reason.STABILIZING, Reason.RETURNING, Reason.POSTPONED):
+    if sizing.reason in (Reason.STABILIZING, Reason.RETURNING, Reason.POSTPONED):
         return False
     return 1 < least <= sizing.replicas or (least > sizing.replicas and sizing.reason is Reason.AT_MAX)
 

@@ -371,6 +371,7 @@ class History:
             concurrency=report.concurrency,
             capacity_known=report.capacity_known,
             untold=report.untold,
+            slicing_off=report.slicing_off,
             speed=report.speed,
             busy_seconds=report.busy_seconds,
             slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),

@@ -31,6 +31,7 @@ from .policy_state import PolicyState, read_state, written_state
 from .rate_source import REPORTS, RateHistory, with_rates
 from .settling import Settling, answer_seconds
 from .sizing.policy import Future, Policy
+from .sliced_group import left_to_plan
 from .values import (
     Estimate,
     Forecast,
@@ -323,6 +324,8 @@ class Planner:
     ) -> DecisionRecord:
         silent = frozenset(member for member, estimate in measured.estimate.members.items() if estimate.silent)
         moves = _advice_of(placement, group, silent)
+        if measured.estimate.slicing:
+            moves = left_to_plan(moves, placement.victims, group, measured.estimate.partitions)
         self._advised(moves, group)
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
         outcome = _outcome(sizing.replicas, before, bool(moves))
@@ -330,7 +333,7 @@ class Planner:
             self._record(now, group, measured),
             outcome=outcome.value,
             reason_code=sizing.reason.value,
-            reason=explain(sizing, placement, moves, group, self._config, measured.baseline),
+            reason=explain(sizing, placement, moves, group, self._config, measured.baseline, measured.estimate),
             replicas_actual=actual,
             replicas_wanted=sizing.replicas,
             moves=moves,
@@ -379,6 +382,8 @@ class Planner:
             startup_seconds=round(estimate.startup_seconds, 3),
             handoff_seconds=round(estimate.handoff_seconds, 4),
             untold=dict(estimate.untold),
+            slicing=estimate.slicing,
+            unsliced=dict(estimate.unsliced),
         )
 
 

@@ -76,6 +76,8 @@ class SlicingOff(enum.StrEnum):
     """A rebalance listener of the plain kind is called for each partition that comes or goes, and delivery waits."""
     OBJECTIVE = "objective"
     """The objective is too short for what a handoff takes."""
+    HANDOFFS = "handoffs"
+    """Handoffs take a good part of the objective, as where a new owner restores what it keeps about a partition."""
     UNTOLD = "untold"
     """Nobody knows when records are done, so nobody knows what they cost."""
     LEAVING = "leaving"
@@ -85,6 +87,11 @@ class SlicingOff(enum.StrEnum):
     """In a blind generation nothing moves."""
     LOG = "log"
     """The coordination log cannot be read or written."""
+
+    @property
+    def passing(self) -> bool:
+        """Return whether it is over with the next generation at the latest, so that a group is sized as if it were."""
+        return self in (SlicingOff.MIXED, SlicingOff.LEAVING, SlicingOff.REBALANCE, SlicingOff.BLIND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ __all__ = [
     "MemberEstimate",
     "MemberObservation",
     "MemberState",
+    "Moving",
     "NotReady",
     "Observation",
     "Outcome",
@@ -61,8 +62,7 @@ TAUS_SECONDS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 """Window lengths of every work curve. The first is the limit of a window of no length: what arrives at one instant."""
 
 DECISION_PHASE = 0.3
-"""How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
-due at the multiples and a little later, are there."""
+"""Intervals after a multiple of the interval at which it is decided: the members' reports are there by then."""
 SHARE_OF_Z_1 = 0.999
 """The share of records in time at which one standard deviation is kept free (z = 1)."""
 
@@ -126,14 +126,11 @@ class PlanConfig(AgentSettings, frozen=True, kw_only=True):
     can_scale: bool = True
     """False with scaler ``none``: the wanted number is only told, nobody becomes a victim for it."""
     numbered: str = ""
-    """Name of the StatefulSet whose pods the instances are: the highest numbers go, whoever is named. Empty: whoever is
-    named goes."""
+    """StatefulSet whose pods the instances are: the highest numbers go. Empty: whoever is named goes."""
     startup_seconds: float = 10.0
     """Start-up time until one was measured."""
     handoff_seconds: float = 0.015
     """The p99 of a handoff until one was measured, and the least overhead that sizing keeps free."""
-    slicing: bool = False
-    """Do members pass partitions on inside the objective? Then sizing keeps the time of a handoff free."""
     parameters: Mapping[str, float] = {}
     """Parameters of the policy by name, which come before those in ``policy``; its ``mu`` is the packer's, too."""
 
@@ -189,8 +186,7 @@ class MemberState:
     """One member as the group protocol knows it."""
 
     instance: str | None = ""
-    """What the orchestrator names: replicas are instances. Empty: the member id stands for it. None: not known yet, so
-    the member is no instance, and may be a member of any."""
+    """What the orchestrator names. Empty: the member id stands for it. None: not known yet, so it may be any."""
     topics: frozenset[str] = frozenset()
     leaving: bool = False
     joined_at: float = 0.0
@@ -315,6 +311,8 @@ class MemberObservation:
     """False: the member was never saturated, and may be able to give more, or less, than ``concurrency``."""
     untold: str
     """Reason why nobody knows when its records are done; empty: it is known."""
+    slicing_off: str | None = None
+    """Reason why it passes nothing on by its own decision; empty: it does; None: it cannot."""
     speed: float
     busy_seconds: float
     slots_end: float | None
@@ -347,8 +345,7 @@ class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     standing_records: float
     lag_seconds: float
     shape: tuple[float, ...]
-    """For each of ``TAUS_SECONDS``: so many seconds' worth of its mean work arrive in a window so long. Empty: not
-    measured."""
+    """Seconds' worth of its mean work that arrive in a window of each of ``TAUS_SECONDS``. Empty: not measured."""
     shape_rate: float
     """Busy seconds per second on the reporter in the longest of these windows."""
     state: str
@@ -426,12 +423,16 @@ class Unknowns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moving(Unknowns):
-    """Times that moves cost."""
+    """Moves: the time that they cost, and whether members make them by themselves."""
 
     restoring_seconds: float = 0.0
     """Time in which a partition's new owner restores what it keeps about it (:mod:`.settling`)."""
     settling_seconds: float = 0.0
     """Time in which what is measured still says little for that."""
+    slicing: bool = False
+    """All pass partitions on inside the objective. Then the work alone is sized for, and a handoff is kept free."""
+    unsliced: Mapping[str, str] = field(default_factory=dict)
+    """Members that do not though others do, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,8 +447,7 @@ class Variation(Moving):
     """Variance of the cost of a record over its mean, busy seconds: a window with work w varies by w x scatter on top,
     because records of one number do not cost the same."""
     chance_share: float = 1.0
-    """Variance of what comes in single partitions over that of chance, 0 .. 1: less where records are dealt out in
-    turn."""
+    """Variance of what comes in single partitions over that of chance, 0 .. 1: less where dealt out in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.slicing_task import SlicingTask
 from loadtrim_agent.kafka.control_log import ControlLog
 from loadtrim_agent.observability.probes import Probes
 from loadtrim_agent.protocol.pace import load_seconds
@@ -27,11 +28,13 @@ class MemberReports:
     Args:
         agent: whose member reports.
         probes: of this process.
+        slicing: of this member.
         pod: of this process, as NAME/UID; empty: it is in none, or does not say.
     """
 
-    def __init__(self, agent: _Agent, probes: Probes, pod: str) -> None:
+    def __init__(self, agent: _Agent, probes: Probes, slicing: SlicingTask, pod: str) -> None:
         self._agent = agent
+        self._slicing = slicing
         self.pod = pod
         self._probes = probes
 
@@ -43,6 +46,10 @@ class MemberReports:
     def unready(self) -> bool:
         """Return whether an orchestrator knows by the readiness probe that this process is to go."""
         return self._probes.known_unready
+
+    def slicing_off(self) -> str:
+        """Return why the member passes nothing on by its own decision, rebalances apart; empty: it does."""
+        return self._slicing.lasting_off().value
 
     def load_seconds(self) -> float:
         """Longest time between two ``load`` records."""

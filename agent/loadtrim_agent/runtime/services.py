@@ -123,7 +123,7 @@ class Services(AgentObserver):
         self._agent = agent
         server = HttpServer.shared(settings.http)
         self._reports = reports = MemberReports(
-            agent, server.probes, pod_of(settings.instance, settings.kubernetes_pod_uid)
+            agent, server.probes, self.slicing, pod_of(settings.instance, settings.kubernetes_pod_uid)
         )
         self._fence.watch(agent.partitions.gate, agent)
         self.metering.attach(agent.buffer, agent.fetcher)

@@ -129,6 +129,8 @@ class Reporter(Envelope, frozen=True, kw_only=True):
     untold: str = ""
     """Reason why nobody knows when its records are done (see :class:`Untold`). Empty: it is known."""
     speed: RecordCost = 1.0
+    slicing_off: str | None = None
+    """Reason why it passes nothing on by its own decision. Empty: it does. None: an older member, which cannot."""
 
 
 class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):
@@ -225,6 +227,10 @@ class DecidedBy(Envelope, frozen=True, kw_only=True):
     """The most that the settings allow. None: as many as there are partitions."""
     partition_count: Count = 0
     """Partitions of all topics that the group subscribes."""
+    slicing: bool = False
+    """All members pass partitions on by their own decision, so that the work alone was sized for."""
+    unsliced: dict[str, str] = msgspec.field(default_factory=dict)
+    """Member id -> why it does not, though others do."""
 
 
 class Timeliness(DecidedBy, frozen=True, kw_only=True):

@@ -477,7 +477,6 @@ def _config(args: argparse.Namespace, choice: str) -> PlanConfig:
         policy=policy,
         packer=packer or args.packer,
         startup_seconds=args.startup,
-        slicing=args.slicing,
     )
 
 

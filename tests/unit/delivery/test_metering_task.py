@@ -86,11 +86,12 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
         told.append(record)
         return True
 
-    target: Any = SimpleNamespace(publish=publish, unready=lambda: False)
+    target: Any = SimpleNamespace(publish=publish, unready=lambda: False, slicing_off=lambda: "listener")
     await metering.report("member", 1, target)
     await metering.report("member", 1, target)
     counts = [dict(report.latency_counts) for report in told if isinstance(report, ReportRecord)]
     assert counts == [{1.0: 3, 10.0: 1}, {}]
+    assert {report.slicing_off for report in told if isinstance(report, ReportRecord)} == {"listener"}
 
 
 async def test_a_batch_of_several_partitions_shares_its_time_among_all_its_records() -> None:

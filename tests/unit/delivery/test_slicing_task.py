@@ -383,15 +383,29 @@ async def test_where_it_is_off_by_what_happens() -> None:
     house.metered(untold=Untold.BRIEFLY)
     assert task.off() is SlicingOff.NOTHING
     house.driver.feed(e.LogFailedEvent, failed=True)
-    assert task.off() is SlicingOff.LOG
+    assert task.off() is task.lasting_off() is SlicingOff.LOG
     house.driver.feed(e.LogFailedEvent, failed=False)
     assert task.off() is SlicingOff.NOTHING
     house.driver.heartbeat_answered(27)
     assert task.off() is SlicingOff.REBALANCE
+    assert task.lasting_off() is SlicingOff.NOTHING, "the group is not sized anew for it"
     house.driver.into(2, **{ME: (0, 1), OTHER: ()})
     assert task.off() is SlicingOff.NOTHING
     house.driver.feed(e.LeaveWantedEvent, deadline=house.driver.now + 5.0)
     assert task.off() is SlicingOff.LEAVING
+
+
+async def test_it_is_off_where_new_owners_restore_for_a_good_part_of_the_objective() -> None:
+    house = House()
+    stream = house.buffer.streams[P0]
+    for _ in range(4):
+        house.task.acquired(stream, 0.6 * OBJECTIVE)
+    assert house.task.off() is SlicingOff.NOTHING, "as long as few are measured"
+    house.task.acquired(stream, 0.6 * OBJECTIVE)
+    assert house.task.off() is house.task.lasting_off() is SlicingOff.HANDOFFS
+    for _ in range(6):
+        house.task.acquired(stream, 0.02)
+    assert house.task.off() is SlicingOff.NOTHING, "the median of the last ones counts"
 
 
 async def test_nothing_is_looked_at_in_an_idle_group() -> None:

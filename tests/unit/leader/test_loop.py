@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.tasks import AgentTasks
 from loadtrim_agent.kafka.control_log import TelemetryEntry
 from loadtrim_agent.leader import loop
@@ -19,10 +20,14 @@ from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.loop import GroupView, LeaderLoop, PlannerThread
 from loadtrim_agent.planning.planner import Planner
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
+from loadtrim_agent.protocol.slices import SlicesView
+from loadtrim_agent.wire.ownership_records import MemberEntry, MovePlan, PromiseRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
 from unit.planning.virtual_group import T, partition
 
 CONFIG = PlanConfig(group="g")
+NO_SLICES = SlicesView(able=True, own={}, promises={})
+P0, P1, P2 = (Partition("t", number) for number in range(3))
 STATE = GroupState(generation=1, leader="a", members={"a": MemberState(joined_at=T)}, owners={partition(0): "a"})
 
 
@@ -57,7 +62,7 @@ async def test_a_record_that_breaks_the_planner_is_skipped_and_counted(monkeypat
 async def test_names_in_reports_do_not_pile_up() -> None:
     snapshot = SimpleNamespace(
         assignment=None, owners={}, partition_counts={}, member="a", generation=1, leaving=frozenset(),
-        manual_override=None,
+        manual_override=None, slices=NO_SLICES,
     )  # fmt: skip
     group: Any = SimpleNamespace(snapshot=lambda: snapshot)
     instances = Instances("pod-1")
@@ -67,6 +72,31 @@ async def test_names_in_reports_do_not_pile_up() -> None:
     view.state({}, None, None)
     assert len(instances._said) <= 16
     assert view.weights == {}
+
+
+def test_what_is_advised_or_promised_is_on_its_way_until_its_owner_has_given_it_away() -> None:
+    """A member that slices gives away what a plan has named, too: to another member, and before the plan is read."""
+    members = {
+        name: MemberEntry(attempt=1, topics=("t",), owns=(("t", (number,)),)) for number, name in enumerate("abc")
+    }
+    promise = PromiseRecord(
+        group="g", member="b", at=T, generation=1, topic="t", partition=1, source="b", target="c", version=1, turn=0,
+        work=0.5, until=7,
+    )  # fmt: skip
+    snapshot = SimpleNamespace(
+        assignment=SimpleNamespace(members=members), owners={P0: "a", P1: "b", P2: "c"}, partition_counts={"t": 3},
+        member="a", generation=1, leaving=frozenset(), manual_override=None,
+        slices=SlicesView(able=True, own={}, promises={P1: promise}),
+    )  # fmt: skip
+    group: Any = SimpleNamespace(snapshot=lambda: snapshot)
+    view = GroupView(group, Instances("pod-1"))
+    move = MovePlan(topic="t", partition=0, source="a", target="b", reason="")
+    view.advised(DecisionRecord(
+        group="g", member="a", at=T, generation=1, sequence=1, outcome="move", reason="", moves=(move,)
+    ))  # fmt: skip
+    assert view.state({}, None, None).in_flight == {P0: "b", P1: "c"}
+    snapshot.owners, snapshot.slices = {P0: "c", P1: "c", P2: "c"}, NO_SLICES
+    assert view.state({}, None, None).in_flight == {}, "its owner gave it to another one"
 
 
 class BrokenPlans:

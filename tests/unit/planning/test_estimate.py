@@ -143,11 +143,18 @@ def test_what_was_measured_replaces_what_was_set() -> None:
     seen = made(fleet, handoffs_seconds=(0.01,) * 99 + (0.05,), startups_seconds=(2.0, 4.0, 3.0))
     assert seen.handoff_seconds in (0.02, 0.01)
     assert seen.startup_seconds == 4.0
-    slicing = made(fleet, structs.replace(CONFIG, slicing=True), handoffs_seconds=(0.05,) * 10)
-    assert slicing.handoff_seconds == pytest.approx(0.05)
-    assert slicing.overhead_seconds > seen.overhead_seconds
-    hung = made(fleet, structs.replace(CONFIG, slicing=True), handoffs_seconds=(9.0,))
-    assert hung.overhead_seconds <= CONFIG.sla_seconds / 2
+
+
+def test_members_that_slice_keep_a_usual_handoff_free() -> None:
+    fleet = Fleet(CONFIG, even(4, 200.0))
+    assert made(ran(fleet), handoffs_seconds=(0.05,) * 10).overhead_seconds == CONFIG.handoff_seconds
+    fleet.reported["slicing_off"] = ""
+    ran(fleet, 2)
+    record_in_hand = 1.5 * COST
+    assert made(fleet, handoffs_seconds=(0.05,) * 10).overhead_seconds == pytest.approx(record_in_hand + 0.05)
+    two_hung = made(fleet, handoffs_seconds=(0.05,) * 98 + (0.25,) * 2)
+    assert two_hung.overhead_seconds == pytest.approx(record_in_hand + 0.05)
+    assert made(fleet, handoffs_seconds=(9.0,)).overhead_seconds == CONFIG.sla_seconds / 2
 
 
 def test_a_backlog_splits_into_late_and_not_yet_late() -> None:

@@ -119,7 +119,7 @@ class Objective:
         """What a replica for the placement's sake must bring, as a share of its capacity."""
         if self._given.placement_gain is not None:
             return state.benefits, self._given.placement_gain
-        if view.config.slicing:
+        if view.estimate.slicing:
             return state.benefits, math.inf  # members divide partitions among themselves: the pool alone sizes
         return least_benefit(view, state.benefits, state.wanted)
 

@@ -22,12 +22,12 @@ from statistics import median
 
 from loadtrim_agent.common.checks import is_count, within
 from loadtrim_agent.common.local_week import LocalWeek
-from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.readings import GATHER_SECONDS, REPORTS_SPREAD
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.published.rate_sources import RateSourceName, rate_source_of
 from loadtrim_agent.planning.registry import make_planner, make_policy
 from loadtrim_agent.planning.sizing.policy import Future, UnmeasuredError
+from loadtrim_agent.planning.slicing import SlicingOff
 from loadtrim_agent.planning.values import DECISION_PHASE, GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.baseline_records import BaselineRecord, Baselines
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord, MovePlan
@@ -323,7 +323,8 @@ class Simulation:
         return self._beat(self._config.report_seconds, place * self._options.reports_spread)
 
     def _tell(self, member: Member) -> None:
-        for part in self.world.report(member):
+        off = SlicingOff.NOTHING if self._options.slicing else SlicingOff.SETTING
+        for part in self.world.report(member, off.value):
             self.world.agenda.at(self.world.now + REPORT_SECONDS, self._hear, part)
 
     def _hear(self, report: ReportRecord) -> None:
@@ -369,24 +370,8 @@ class Simulation:
 
     def _decide(self) -> None:
         decision = self._think()
-        self._handoff.advise(self._followed(decision) if self._slicer else decision.moves)
+        self._handoff.advise(decision.moves)
         self.scale()
-
-    def _followed(self, decision: DecisionRecord) -> Sequence[MovePlan]:
-        """Members that slice place by themselves: of the leader's plan they take what empties victims and, where
-        nothing waits in it, what fills members that own nothing. Two who balance at the same time move everything
-        twice, and what waits is worked on already."""
-        world = self.world
-        owners = {owner for owner in world.owners if owner is not None} | set(world.targets.values())
-
-        def waits(move: MovePlan) -> bool:
-            return world.queues[world.index[Partition(move.topic, move.partition)]].lag(world.now) > 0
-
-        return [
-            move
-            for move in decision.moves
-            if move.source in decision.victims or (move.target not in owners and not waits(move))
-        ]
 
     def _think(self) -> DecisionRecord:
         decision = self._planner.decide(self.world.now, self._group())

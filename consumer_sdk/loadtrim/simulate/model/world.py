@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+import msgspec
+
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.meter import Meter, MeterConfig, split_report
 from loadtrim_agent.planning.values import PlanConfig
@@ -248,8 +250,8 @@ class World:
             member.meter.fetched(queue.partition, self.now, stamps, next_offset=end, end_offset=end)
             member.fetched[index] = end
 
-    def report(self, member: Member) -> tuple[ReportRecord, ...]:
-        """Return what a member tells of the time since its last report."""
+    def report(self, member: Member, slicing_off: str) -> tuple[ReportRecord, ...]:
+        """Return what a member tells of the time since its last report; ``slicing_off``: as there."""
         self.gather(member)
         for index in sorted(member.fetched):
             queue = self.queues[index]
@@ -257,6 +259,7 @@ class World:
             if member.fetched[index] == end:
                 member.meter.observed(queue.partition, self.now, end)
         report = member.meter.report(self.now, member.name, self.generation, member.sequence)
+        report = msgspec.structs.replace(report, slicing_off=slicing_off)
         self.tally.late_by_cause.update(report.late)
         parts = split_report(report)
         member.sequence = parts[-1].sequence + 1
