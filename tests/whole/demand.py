@@ -14,14 +14,14 @@ import random
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from aiokafka.record.memory_records import MemoryRecords
 from benchmarks.code_state import commit_now
-from benchmarks.programs.cells import Cell, arrivals, cell_named, cells
+from benchmarks.programs.cells import Arrival, Cell, arrivals, cell_named, cells
 from benchmarks.programs.judge import Done, Life, Played, Sent, Verdict, judge
 from benchmarks.programs.search import Search
 from benchmarks.programs.table import CellResult, load_results, markdown, result_of, save_result
@@ -85,6 +85,11 @@ class _Member:
         await self.consumer.stop()
         self.ended_at = self._demand.kernel.now
 
+    def crash(self) -> None:
+        """``kill -9``."""
+        self.leaving, self.ended_at = True, self._demand.kernel.now
+        self.process.kill()
+
     def end(self) -> None:
         self.leaving = True
         assert self.consumer is not None
@@ -118,17 +123,27 @@ class Demand:
         cell: program, load and objective.
         seed: of arrivals, records and the order in which processes get their turns.
         replicas: a fixed number, all there when the load begins; None: as the default policy asks for, from one on.
+        load: the records; None: those of the cell and the seed.
+        settings: further ones, by the names of ``LOADTRIM_*``.
     """
 
-    def __init__(self, cell: Cell, seed: int, replicas: int | None = None) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        seed: int,
+        replicas: int | None = None,
+        *,
+        load: Iterable[Arrival] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         self.cell = cell
         self.kernel = Kernel(seed)
         self.settings: dict[str, Any] = {
             "sla_seconds": cell.objective_seconds, "sla_share": cell.objective_share,
-            **({"policy": f"fixed:replicas={replicas}"} if replicas else {}),
+            **({"policy": f"fixed:replicas={replicas}"} if replicas else {}), **(settings or {}),
         }  # fmt: skip
         self._replicas = replicas or 1
-        self._load = deque(arrivals(cell, seed))
+        self._load = deque(arrivals(cell, seed) if load is None else load)
         self._cluster = Cluster(self.kernel, nodes=1)
         Network(self.kernel, self._cluster)
         self._cluster.create(TOPIC, cell.partitions)
@@ -140,15 +155,23 @@ class Demand:
         self._starting: list[float] = []
         """Times since the kernel's zero at which replicas were asked for that are not there yet."""
         self._began = 0.0
+        self.played: Played | None = None
+        """All that was written down, once it has run."""
 
-    def run(self) -> Verdict:
-        """Play the load, wait until all of it is done, and judge."""
+    def run(self, crashes: Iterable[float] = ()) -> Verdict:
+        """Play the load, wait until all of it is done, and judge.
+
+        Args:
+            crashes: seconds of the load at which the member that joined last is killed.
+        """
         played = patch.object(services, "make_scaler", lambda *_: self._scaler)
         with self.kernel.in_charge(), threads_in_charge(), played:
             for _ in range(self._replicas):
                 self._join(self.kernel.now)
             self.kernel.run(FIRST_GENERATION_SECONDS)
             self._began = self.kernel.now
+            for at in crashes:
+                self.kernel.scheduler.at(self._began + at, self._crash)
             self._write_next()
             while self._at < self.cell.seconds:
                 self._step()
@@ -156,8 +179,8 @@ class Demand:
             while len({each[1:] for each in self._done}) < len(self._sent) and self._at < 2 * self.cell.seconds:
                 self._step()
             self._raise_failures()
-            played = self._played()
-        return judge(self.cell, played)
+            self.played = self._played()
+        return judge(self.cell, self.played)
 
     # -- user code's side ----------------------------------------------------------------------------------------
 
@@ -202,6 +225,9 @@ class Demand:
     def _join(self, asked_at: float) -> None:
         self._members.append(_Member(self, f"m{len(self._members) + 1}", asked_at))
 
+    def _crash(self) -> None:
+        next(member for member in reversed(self._members) if not member.leaving).crash()
+
     def _started(self) -> None:
         self._join(self._starting.pop(0))
 
@@ -219,7 +245,7 @@ class Demand:
 
     def _raise_failures(self) -> None:
         for member in self._members:
-            if member.task.done() and (error := member.task.exception()) is not None:
+            if member.task.done() and not member.process.gone and (error := member.task.exception()) is not None:
                 raise RuntimeError(f"the program of {member.name} failed") from error
 
     # -- what was written down -----------------------------------------------------------------------------------

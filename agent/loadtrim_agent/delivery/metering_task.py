@@ -28,7 +28,6 @@ from loadtrim_agent.metering.meter import Meter, MeterConfig, MeterSnapshot, spl
 from loadtrim_agent.metering.readings import GATHER_SECONDS, REPORTS_SPREAD, Working
 from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
 from loadtrim_agent.observability.metrics import Metrics
-from loadtrim_agent.wire.ownership_records import LoadRecord
 
 from .doubt import Doubt
 from .partition_stream import Stream
@@ -76,7 +75,6 @@ class MeteringTask:
         self._batches = BatchCost()
         self._doubt = Doubt()
         self._sequence = 0
-        self._loaded: LoadRecord | None = None
         self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.sla_seconds}))
         self._latencies: dict[int, int] = {}
         """Records done since the last report, by the bucket of their latency."""
@@ -90,11 +88,12 @@ class MeteringTask:
 
     # -- what the agent tells ------------------------------------------------------------------------------------
 
-    def acquired(self, stream: Stream, seconds: float | None) -> None:
+    def acquired(self, stream: Stream, seconds: float | None, work_rate: float | None = None) -> None:
         now = wall_time()
         self._watched[stream.partition] = stream
         self._doubt.by_hand = stream.commits is not None
-        self.meter.acquired(stream.partition, now, stream.position, self._fresh_end(stream.partition, now), seconds)
+        end = self._fresh_end(stream.partition, now)
+        self.meter.acquired(stream.partition, now, stream.position, end, seconds, work_rate)
         if seconds is not None:
             self._metrics.handoff("acquire", seconds)
 
@@ -304,26 +303,6 @@ class MeteringTask:
         self._metrics.records_late(seen.late, seen.unknown)
         for p in seen.partitions:
             self._metrics.partition(*p.partition, p.lag_records, p.lag_seconds, p.arrival_rate)
-
-    async def run_loads(self, target: ReportTarget) -> None:
-        """Tell slack and queues for ever: after half of the target's time when they changed, else after all of it.
-
-        A ``load`` record is also the member's sign of life.
-        """
-        told_at = 0.0
-        while True:
-            every = target.load_seconds()
-            await asyncio.sleep(every / 2)
-            member, generation = target.member()
-            if not member:
-                continue
-            load = msgspec.structs.replace(self.meter.load(wall_time(), member, generation), pod=target.pod)
-            same = self._loaded is not None and (load.slack, load.queues) == (self._loaded.slack, self._loaded.queues)
-            if same and boot_time() - told_at < every * 0.75:
-                continue
-            self._loaded = load
-            told_at = boot_time()
-            await target.write(load)
 
 
 def _emptied(stream: Stream) -> bool:

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import median
 
 from loadtrim_agent.common.clock import boot_time, wall_time
@@ -20,7 +19,6 @@ from loadtrim_agent.common.settings import MemberSettings
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.metering.meter import MeterSnapshot
-from loadtrim_agent.metering.readings import PartitionSnapshot
 from loadtrim_agent.planning.peer_work import GroupNow, PeerWork
 from loadtrim_agent.planning.settling import DEAR_OBJECTIVES
 from loadtrim_agent.planning.slicing import Limits, Own, Slice, SlicingOff, Tier, sliced
@@ -31,7 +29,9 @@ from loadtrim_agent.protocol.snapshot import MachineSnapshot
 from loadtrim_agent.wire.ownership_records import LoadRecord, PromiseRecord
 
 from .listener import Listener
+from .loads_task import LoadsTask
 from .metering_task import MeteringTask
+from .own_arrivals import Arrived, OwnArrivals
 from .partition_stream import Stream
 from .ports import Member
 from .record_buffer import RecordBuffer
@@ -47,6 +47,8 @@ LOOK_SHARE = 0.03
 core while a member slices."""
 QUIET_SHARE = 0.25
 """Of the objective: with less work waiting nothing is looked at closely, as in the simulator."""
+BURST_SHARE = 0.1
+"""Of the objective: where so much work came since the last look, the others are told at once. Chosen."""
 SLICES_PER_LOOK_MAX = 4
 SOFT_SECONDS = 20.0
 """The least time between two soft slices of a group. Measured (decision on slicing): once a second made a fifth more
@@ -64,20 +66,6 @@ REST_HANDOFFS = 4.0
 """A partition that came less than so many handoffs ago is not given on: two would be lost to nobody's hands. Chosen."""
 
 
-@dataclass(slots=True)
-class _Arrived:
-    """Records of one stream, as far as what was fetched tells of them."""
-
-    acquired_at: float
-    """Boot clock."""
-    newest_at: float = 0.0
-    """When the youngest record came, own wall clock."""
-    end: int = -1
-    """Behind the last record that was fetched."""
-    caught_up_at: float = 0.0
-    """When the broker had nothing behind that, own wall clock; 0: never so far."""
-
-
 def pause_seconds(look_seconds: float) -> float:
     """Return the time to the next look, after one that took so much of the agent's time."""
     return max(LOOK_SECONDS, look_seconds / LOOK_SHARE)
@@ -88,27 +76,29 @@ class SlicingTask:
 
     Args:
         settings: of the user.
-        metering: tells costs, rates and the capacity, as of the last report.
+        metering: tells costs and rates, and the capacity as of the last report.
+        loads: tells the others what waits here.
     """
 
-    def __init__(self, settings: MemberSettings, metering: MeteringTask) -> None:
+    def __init__(self, settings: MemberSettings, metering: MeteringTask, loads: LoadsTask) -> None:
         self._unwanted = _unwanted(settings)
         self._objective = settings.sla_seconds
         self._metering = metering
+        self.loads = loads
         self._work = PeerWork()
         """By the boot clock."""
         self._member: Member | None = None
         self._listener: Listener | None = None
         self._buffer: RecordBuffer | None = None
         self._fetcher: Fetcher | None = None
-        self._arrived: dict[Partition, _Arrived] = {}
+        self._arrivals = OwnArrivals(metering.meter)
         self._handoffs: deque[float] = deque(maxlen=HANDOFFS_MAX)
-        self._seen: tuple[MeterSnapshot | None, dict[Partition, PartitionSnapshot]] = (None, {})
-        """The meter's last snapshot, and its partitions."""
         self._promises: Mapping[Partition, PromiseRecord] = {}
         """Open promises as of the last record of the log."""
         self._fetched = asyncio.Event()
         """Set while records came since the last quiet look."""
+        self._waited = 0.0
+        """Work that waited at the last look, busy seconds."""
         self.looks = 0
         """Close looks so far, for tests."""
 
@@ -125,34 +115,29 @@ class SlicingTask:
         group = self._group()
         self._work.enter(group.generation, group.assignment.members if group.assignment is not None else ())
         self._promises = {}
+        self._arrivals.expect_nothing()
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
         """A stream is delivered from now on; ``seconds`` since its last owner stopped, if it came by a handoff."""
-        self._arrived[stream.partition] = _Arrived(boot_time())
+        self._arrivals.acquired(stream.partition)
         if seconds is not None:
             self._handoffs.append(seconds)
 
+    def work_rate_of(self, partition: Partition) -> float | None:
+        """Return the busy seconds/s that arrive in a partition, as its promise told; None: it came otherwise."""
+        return self._arrivals.expected_rate(partition)
+
     def lost(self, stream: Stream) -> None:
         """A stream is not owned any more."""
-        self._arrived.pop(stream.partition, None)
+        self._arrivals.lost(stream.partition)
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
         """Records were fetched."""
-        arrived = self._arrived.get(stream.partition) if not self._unwanted else None
-        if arrived is None:
+        if self._unwanted or self._arrivals.of(stream.partition) is None:
             return
-        seen = self._partitions().get(stream.partition)
-        now, stamps = wall_time(), chunk.stamps()[0]
-        newest = max(stamps, default=-1.0)
-        at = newest + self._clock_offset() if newest >= 0.0 else now
-        # Producers' clocks may be off. What was not there when the broker was asked last came after that.
-        since = arrived.caught_up_at if arrived.end == chunk.start else 0.0
-        arrived.newest_at = min(max(at, since), now)
-        arrived.end = chunk.end
-        if end_offset is not None and end_offset <= chunk.end:
-            arrived.caught_up_at = now
-        if seen is not None and seen.cost is not None:
-            self._work.came(boot_time(), chunk.records * seen.cost.mean)
+        offset = self._snapshot().clock_offset_seconds
+        if seconds := self._arrivals.fetched(stream.partition, chunk, end_offset, offset):
+            self._work.came(boot_time(), seconds)
         self._fetched.set()
 
     def loaded(self, record: LoadRecord) -> None:
@@ -166,6 +151,8 @@ class SlicingTask:
             self._promises = self._group().slices.promises
             if self._promises.get(record.key) is record:
                 self._work.promised(boot_time(), record)
+                if record.rate and record.target == self._group().member:
+                    self._arrivals.expect(record.key, record.rate)
 
     def released(self, partition: Partition, target: str) -> None:
         """A release of a partition to that member was read, and folded into ownership if it counts."""
@@ -226,7 +213,12 @@ class SlicingTask:
         for _ in range(SLICES_PER_LOOK_MAX):
             own = self._own()
             capacity = self._snapshot().capacity
-            if sum(entry.work for entry in own) < QUIET_SHARE * self._objective * capacity:
+            work, full = sum(entry.work for entry in own), self._objective * capacity
+            much = work >= QUIET_SHARE * full
+            before, self._waited = self._waited, work
+            if work - before > BURST_SHARE * full and self.loads.tell_soon():
+                return much  # next time the others' are known as well
+            if not much:
                 return False
             self.looks += 1
             choice = self._choice(own, capacity)
@@ -249,7 +241,6 @@ class SlicingTask:
                 promises=promises,
                 mine=[(each.target, each.work) for each in group.slices.own.values() if not each.counts],
                 capacity=capacity,
-                rate=self._snapshot().work_rate,
             )
         )
         incoming = sum(promise.work for promise in promises.values() if promise.target == group.member)
@@ -272,14 +263,14 @@ class SlicingTask:
         group, now, wall_now = self._group(), boot_time(), wall_time()
         found = []
         for partition, stream in self._buffer.streams.items():
-            view, seen = group.assigned.get(partition), self._partitions().get(partition)
-            arrived = self._arrived.get(partition)
+            view, seen = group.assigned.get(partition), self._metering.meter.work_of(partition)
+            arrived = self._arrivals.of(partition)
             running = view is not None and view.acquisition_id == stream.acquisition_id
             if view is None or not running or view.state is not AssignedState.RUNNING:
                 continue
-            if seen is None or seen.cost is None or arrived is None or stream.paused:
+            if seen is None or arrived is None or stream.paused:
                 continue
-            bound, cost = group.slices.own.get(partition), seen.cost.mean
+            bound, cost = group.slices.own.get(partition), seen.cost_seconds
             end = self._end(partition, arrived)
             upto = end if bound is None else min(end, max(stream.position, bound.until))
             records, seconds = stream.open_work(now)
@@ -292,17 +283,17 @@ class SlicingTask:
                     newest_age=max(0.0, wall_now - self._newest_at(partition, arrived, end)) if work else 0.0,
                     movable=bound is None,
                     taken_seconds=now - arrived.acquired_at,
-                    rate=seen.arrival_rate * cost,
+                    rate=seen.rate,
                 )
             )
         return found
 
-    def _end(self, partition: Partition, arrived: _Arrived) -> int:
+    def _end(self, partition: Partition, arrived: Arrived) -> int:
         """Return the end of a log as far as is known, what is not fetched yet included."""
         assert self._fetcher is not None
         return max(arrived.end, self._fetcher.end_offset(partition) or 0)
 
-    def _newest_at(self, partition: Partition, arrived: _Arrived, end: int) -> float:
+    def _newest_at(self, partition: Partition, arrived: Arrived, end: int) -> float:
         assert self._fetcher is not None
         told_at = self._fetcher.end_offset_at(partition)
         return told_at if end > arrived.end and told_at is not None else arrived.newest_at
@@ -312,7 +303,8 @@ class SlicingTask:
         assert self._buffer is not None
         assert self._member is not None
         entry = next(each for each in own if each.partition == choice.partition)
-        stream, arrived = self._buffer.streams[choice.partition], self._arrived[choice.partition]
+        stream, arrived = self._buffer.streams[choice.partition], self._arrivals.of(choice.partition)
+        assert arrived is not None, "only what is owned is chosen"
         until, seconds = stream.position, 0.0
         if choice.keep_records:
             given = int(entry.work / entry.cost + 1e-9) - choice.keep_records
@@ -328,6 +320,7 @@ class SlicingTask:
                 target=choice.target,
                 until=until,
                 work=work,
+                rate=entry.rate,
                 seconds=seconds,
                 soft=choice.tier is Tier.SOFT,
             )
@@ -345,15 +338,6 @@ class SlicingTask:
 
     def _snapshot(self) -> MeterSnapshot:
         return self._metering.snapshot
-
-    def _clock_offset(self) -> float:
-        return self._snapshot().clock_offset_seconds
-
-    def _partitions(self) -> dict[Partition, PartitionSnapshot]:
-        snapshot = self._snapshot()
-        if self._seen[0] is not snapshot:
-            self._seen = snapshot, {each.partition: each for each in snapshot.partitions}
-        return self._seen[1]
 
 
 def _unwanted(settings: MemberSettings) -> SlicingOff:

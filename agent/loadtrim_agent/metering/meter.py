@@ -45,6 +45,7 @@ from .readings import (
     MeterSnapshot,
     PartitionSnapshot,
     PartitionState,
+    PartitionWork,
     Working,
     split_report,
 )
@@ -110,6 +111,7 @@ class Meter:
         position: int,
         end_offset: int | None = None,
         handoff_seconds: float | None = None,
+        work_rate: float | None = None,
     ) -> None:
         """This member owns a partition from now on.
 
@@ -120,6 +122,7 @@ class Meter:
             end_offset: end of the log, where it was observed just now; else the first answer of the broker tells what
                 is backlog. One below ``position`` is left over from earlier and taken as None.
             handoff_seconds: since the old owner stopped, for a handoff; arrivals since then count here.
+            work_rate: busy seconds/s that arrived there, as the old owner told; None: it did not.
         """
         partition = Partition(*partition)
         if partition in self._parts:
@@ -128,7 +131,9 @@ class Meter:
             end_offset = None
         at = self._log_time(now) - max(0.0, handoff_seconds or 0.0)
         arrivals = Arrivals(self._grid, at, end_offset, self._slots.opened(at))
-        self._parts[partition] = PartitionMeter(partition, self._config, self._busy, position, arrivals)
+        cost = self._costs.roughly(partition.topic)
+        rate = work_rate / cost.mean if work_rate is not None and cost is not None and cost.mean > 0.0 else None
+        self._parts[partition] = PartitionMeter(partition, self._config, self._busy, position, arrivals, rate)
         if handoff_seconds is not None:
             self._handoffs.append(min(max(0.0, handoff_seconds), HANDOFF_SECONDS_MAX))
         if not self._started:
@@ -387,7 +392,7 @@ class Meter:
                 topic=part.partition.topic, partition=part.partition.partition, queue_seconds=round(seconds, 3)
             )
             for part in self._parts.values()
-            if part.lag and (seconds := self._queue_seconds(part)) >= 0.0005
+            if part.lag and (work := self.work_of(part.partition)) and (seconds := work.queue_seconds) >= 0.0005
         ]
         queues.sort(key=lambda queue: (-queue.queue_seconds, queue.topic, queue.partition))
         kept = sorted(queues[:QUEUES_MAX], key=lambda queue: (queue.topic, queue.partition))
@@ -419,7 +424,7 @@ class Meter:
                 lag_seconds=part.lag_seconds(log_now),
                 arrival_rate=part.arrival_rate(),
                 cost=self._cost(part),
-                queue_seconds=self._queue_seconds(part),
+                queue_seconds=0.0 if (work := self.work_of(partition)) is None else work.queue_seconds,
             )
             for partition, part in sorted(self._parts.items())
         )
@@ -438,6 +443,17 @@ class Meter:
             ignored=self.ignored,
             partitions=partitions,
         )
+
+    def work_of(self, partition: Partition) -> PartitionWork | None:
+        """Return the work that a partition makes; None: it is not owned, or no cost of its records is known.
+
+        Cost: O(1), but for the first time after a slot was closed.
+        """
+        part = self._parts.get(partition)
+        cost = self._cost_of_work(part) if part is not None else None
+        if part is None or cost is None:
+            return None
+        return PartitionWork(cost.mean, part.arrival_rate() * cost.mean, part.lag_records * cost.mean)
 
     # -- costs and states
 
@@ -462,17 +478,9 @@ class Meter:
         patience = self._stuck_after()
         return {partition: part.state(log_now, patience) for partition, part in sorted(self._parts.items())}
 
-    def _queue_seconds(self, part: PartitionMeter) -> float:
-        lag_records = part.lag_records
-        cost = self._cost_of_work(part) if lag_records else None
-        return 0.0 if cost is None else lag_records * cost.mean
-
     def _work_rate(self, states: dict[Partition, PartitionState]) -> float:
-        return sum(
-            part.arrival_rate() * cost.mean
-            for partition, state in states.items()
-            if state not in OUT_OF_SIZING and (cost := self._cost_of_work(part := self._parts[partition])) is not None
-        )
+        works = (self.work_of(partition) for partition, state in states.items() if state not in OUT_OF_SIZING)
+        return sum(work.rate for work in works if work is not None)
 
     def _slack(self, now: float, states: dict[Partition, PartitionState]) -> float:
         """What is neither used nor about to be: the larger of what is worked and what arrives counts as used."""

@@ -84,14 +84,22 @@ class PartitionMeter:
     )
 
     def __init__(
-        self, partition: Partition, config: MeterConfig, busy: BusyRing, position: int, arrivals: Arrivals
+        self,
+        partition: Partition,
+        config: MeterConfig,
+        busy: BusyRing,
+        position: int,
+        arrivals: Arrivals,
+        rate_before: float | None = None,
     ) -> None:
-        """``busy``: of the member, to tell what waits for others from what is stuck."""
+        """``busy``: of the member, to tell what waits for others from what is stuck. ``rate_before``: of arrivals,
+        records/s, as the last owner told it; None: it did not.
+        """
         at = arrivals.seen_at
         grid = config.grid
         self.partition = partition
         self.arrivals = arrivals
-        self.windows = SlidingWindows(grid, RATE_SECONDS)
+        self.windows = SlidingWindows(grid, RATE_SECONDS, rate_before)
         self.cost = CostEstimate()
         self.queue = RecordQueue(at)
         self.position = position
@@ -157,7 +165,10 @@ class PartitionMeter:
         return now if not self.queue.records and now - seen_at <= POLL_SECONDS else min(now, seen_at)
 
     def arrival_rate(self) -> float:
-        """Records/s over the last closed slots, up to :data:`RATE_SECONDS` of them."""
+        """Records/s over the last closed slots, up to :data:`RATE_SECONDS` of them.
+
+        For those before this member owned the partition its last owner's rate stands, where that was told.
+        """
         if self._rate is None:
             records, slots = self.windows.recent(round(RATE_SECONDS * self._grid.inverse))
             self._rate = records / max(slots, self._grid.inverse) * self._grid.inverse if slots else 0.0

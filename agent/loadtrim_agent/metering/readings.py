@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -141,6 +142,17 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost | None
     queue_seconds: float
     """Work waiting; 0 while no cost is known."""
+
+
+class PartitionWork(NamedTuple):
+    """The work that one partition makes."""
+
+    cost_seconds: float
+    """Of a record, busy seconds."""
+    rate: float
+    """Busy seconds/s that arrive."""
+    queue_seconds: float
+    """Work waiting, as far as it was gathered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,10 +100,13 @@ class _Tally:
 class SlidingWindows:
     """Statistics of one partition's arrivals. About 20 us per second of busy slots, less when few have records."""
 
-    __slots__ = ("_block_slots", "_blocks", "_filled", "_finished", "_lengths", "_prefix", "_reach")
+    __slots__ = ("_before", "_block_slots", "_blocks", "_filled", "_finished", "_lengths", "_prefix", "_reach")
 
-    def __init__(self, grid: BucketGrid, reach_seconds: float) -> None:
-        """``reach_seconds``: how far back :meth:`recent` looks at most."""
+    def __init__(self, grid: BucketGrid, reach_seconds: float, rate_before: float | None = None) -> None:
+        """``reach_seconds``: how far back :meth:`recent` looks at most. ``rate_before``: records/s until now; None:
+        not known.
+        """
+        self._before = None if rate_before is None else rate_before / grid.inverse
         self._lengths = grid.lengths
         self._reach = max(*grid.lengths, round(reach_seconds * grid.inverse), 1)
         self._block_slots = max(1, round(BLOCK_SECONDS * grid.inverse))
@@ -187,9 +190,13 @@ class SlidingWindows:
         self._prefix = [0.0]
 
     def recent(self, slots: int) -> tuple[float, int]:
-        """Records in the last grid slots, and how many of the wanted slots were observed."""
+        """Records in the last grid slots, and how many of the wanted slots were observed.
+
+        What is known of the rate before counts as observed.
+        """
         observed = min(slots, len(self._prefix) - 1)
-        return max(0.0, self._prefix[-1] - self._prefix[-1 - observed]), observed
+        records = max(0.0, self._prefix[-1] - self._prefix[-1 - observed])
+        return (records, observed) if self._before is None else (records + self._before * (slots - observed), slots)
 
     def moments(self) -> tuple[Moments | None, ...]:
         """Per window length; None where no window of that length has ended at a record yet."""

@@ -1,10 +1,10 @@
 """The work of the other members, as the coordination log tells it: the fold that slices are decided by.
 
 Theory of operation. A ``load`` record tells how much work waited at a member when it was written, and how much arrives
-there per second. Since then the member has worked, records came, and partitions changed hands. What changes hands is
-told by promises: a promise that is open counts for its receiver though nothing of it is there yet, and for its giver no
-more. When its release was read the work is at the receiver, until a ``load`` record of the receiver tells it. Work is
-neither lost nor made up.
+there per second. Since then the member has worked, records came, and partitions changed hands, with what arrives in
+them. What changes hands is told by promises. An open one counts for its receiver though nothing of it is there yet, and
+no more for its giver. When its release was read the work is at the receiver, until a ``load`` record of the receiver
+tells it. Work is neither lost nor made up.
 
 How a member's records came since it told is judged by how one's own came: bursts reach all members of a topic together.
 
@@ -49,8 +49,6 @@ class GroupNow:
     """(receiver, work) of own promises that were not read back yet."""
     capacity: float
     """Busy seconds per second that this member can give, above 0."""
-    rate: float
-    """Busy seconds per second that arrive at this member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +65,13 @@ class _Moved:
     source: str
     target: str
     work: float
+    rate: float
 
 
 class PeerWork:
     """The fold of one generation. Deterministic; times are the caller's.
 
-    Cost: O(1) per record; O(members x promises and handoffs of the last seconds) per question.
+    Cost: O(1) per record; O(members x arrivals x handoffs of the last seconds) per question.
     """
 
     def __init__(self) -> None:
@@ -81,7 +80,7 @@ class PeerWork:
         self._told: dict[str, _Told] = {}
         self._moved: deque[_Moved] = deque()
         self._came: deque[tuple[float, float]] = deque()
-        """(time, own work that came), per :data:`BIN_SECONDS`."""
+        """(time, seconds' worth of own work that came), per :data:`BIN_SECONDS`."""
         self.soft_at = -math.inf
         """Time at which a soft slice was promised last, by any member."""
 
@@ -104,14 +103,14 @@ class PeerWork:
     def released(self, now: float, promise: PromiseRecord, target: str) -> None:
         """Take in a release that counts: what was promised went to this member."""
         if promise.generation == self._generation:
-            self._moved.append(_Moved(now, promise.source, target, promise.work))
+            self._moved.append(_Moved(now, promise.source, target, promise.work, promise.rate))
 
-    def came(self, at: float, work: float) -> None:
-        """Records came to this member."""
+    def came(self, at: float, seconds: float) -> None:
+        """Records came to this member: as much work as arrives in so many seconds."""
         if self._came and at - self._came[-1][0] < BIN_SECONDS:
-            self._came[-1] = (self._came[-1][0], self._came[-1][1] + work)
+            self._came[-1] = (self._came[-1][0], self._came[-1][1] + seconds)
         else:
-            self._came.append((at, work))
+            self._came.append((at, seconds))
 
     def peers(self, group: GroupNow) -> list[Peer]:
         """Return the members that may be given work now."""
@@ -128,7 +127,7 @@ class PeerWork:
             changes = self._changes(group, member, told)
             try:
                 busy = predicted(queue, told.at, changes, group.now, capacity)
-                speed, slack = capacity / group.capacity, capacity - told.record.rate
+                speed, slack = capacity / group.capacity, capacity - self._rate(member, told, group.now)
                 found.append(Peer(member=member, busy_seconds=busy, speed=speed, slack=slack))
             except SliceError:
                 continue  # each number that it tells is within its bounds, and together they are too much
@@ -136,10 +135,7 @@ class PeerWork:
 
     def _changes(self, group: GroupNow, member: str, told: _Told) -> list[tuple[float, float]]:
         """(when, work) that came to a member since it told, or went from it."""
-        changes = []
-        if group.rate > 0.0 and told.record.rate > 0.0:
-            times = told.record.rate / group.rate
-            changes += [(at, work * times) for at, work in self._came if at > told.at]
+        changes = [(at, seconds * self._rate(member, told, at)) for at, seconds in self._came if at > told.at]
         for promise in group.promises.values():
             if promise.target == member:
                 changes.append((group.now, promise.work))  # nobody works on it yet
@@ -150,6 +146,14 @@ class PeerWork:
             if moved.at > told.at and member in (moved.source, moved.target):
                 changes.append((moved.at, moved.work if member == moved.target else -moved.work))
         return changes
+
+    def _rate(self, member: str, told: _Told, at: float) -> float:
+        """Return the work that arrived at a member at that time: as it told, and as partitions changed hands since."""
+        rate = told.record.rate
+        for moved in self._moved:
+            if told.at < moved.at <= at and member in (moved.source, moved.target):
+                rate += moved.rate if member == moved.target else -moved.rate
+        return max(0.0, rate)
 
     def _forget(self, before: float) -> None:
         while self._came and self._came[0][0] < before:

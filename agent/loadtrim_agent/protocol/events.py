@@ -243,6 +243,8 @@ class SliceWantedEvent(Event, frozen=True, kw_only=True):
     """The offset from which on the target is to deliver; at or below the position: now."""
     work: float = 0.0
     """Work that goes with it, busy seconds."""
+    rate: float = 0.0
+    """Work that arrives there, busy seconds per second."""
     seconds: float = 0.0
     """Time until the offset is expected to be reached. Invariant: finite and not negative."""
     soft: bool = False

@@ -154,6 +154,7 @@ class Slices:
             and len(self._slices) < SLICES_MAX
             and 0.0 <= event.seconds <= HANDOFF_SECONDS_MAX
             and 0.0 <= event.work < math.inf
+            and 0.0 <= event.rate < math.inf
             and self.may_give(partition, event.target)
         )
         if not fits or entry is None or ownership is None:
@@ -173,6 +174,7 @@ class Slices:
             turn=self.promises.turn(event.target) + mine,
             until=event.until,
             work=event.work,
+            rate=event.rate,
             seconds=event.seconds,
             soft=event.soft,
         )

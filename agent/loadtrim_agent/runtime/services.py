@@ -14,6 +14,7 @@ from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.host import process_name
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings, MemberSettings
+from loadtrim_agent.delivery.loads_task import LoadsTask
 from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_at
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.slicing_task import SlicingTask
@@ -107,7 +108,7 @@ class Services(AgentObserver):
         self.metering = MeteringTask(
             MeterConfig(**given, group=group, process=process_name(), started_at=started_at), self.metrics
         )
-        self.slicing = SlicingTask(settings, self.metering)
+        self.slicing = SlicingTask(settings, self.metering, LoadsTask(self.metering))
         self._agent: Agent | None = None
         self._reports: MemberReports | None = None
         self._leader: LeaderLoop | None = None
@@ -141,7 +142,7 @@ class Services(AgentObserver):
         )
         agent.tasks.spawn_contained(self.metering.run_gathering(), "gathering")
         agent.tasks.spawn_contained(self.metering.run_reports(reports), "reports")
-        agent.tasks.spawn_contained(self.metering.run_loads(reports), "loads")
+        agent.tasks.spawn_contained(self.slicing.loads.run(reports), "loads")
         agent.tasks.spawn_contained(self.slicing.run(), "slicing")
         agent.tasks.spawn_contained(reconciler.run(), "scaler")
         agent.tasks.spawn_contained(agent.condition.watch_loop(), "watch")
@@ -198,7 +199,7 @@ class Services(AgentObserver):
         self.slicing.fetched(stream, chunk, end_offset)
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
-        self.metering.acquired(stream, seconds)
+        self.metering.acquired(stream, seconds, self.slicing.work_rate_of(stream.partition))
         self.slicing.acquired(stream, seconds)
         log.debug("%s is handed out here from offset %d on", stream.partition, stream.position)
 

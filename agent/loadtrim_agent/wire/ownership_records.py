@@ -163,6 +163,8 @@ class PromiseRecord(_Giving, frozen=True, kw_only=True, tag="promise"):
     """The owner works on the partition up to here, and gives it away then."""
     work: Amount = 0.0
     """Work that goes with it as far as is known, in busy seconds."""
+    rate: Amount = 0.0
+    """Work that arrives there, busy seconds per second; 0: not known."""
     seconds: HandoffSeconds = 0.0
     """Time until the owner expects to be there."""
     soft: bool = False

@@ -181,6 +181,28 @@ class TestReport:
         assert len(meter.report(T + 5000, "m1", 7, 0).handoffs) == HANDOFFS_MAX
 
 
+class TestRates:
+    def test_the_last_owners_rate_stands_for_the_time_before(self) -> None:
+        """A partition that came a second ago had no rate, so its owner looked idle just before the next burst."""
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        bursts(feed, 15, 200, 0.004)
+        assert feed.meter.work_of(Q) is None
+        feed.meter.acquired(Q, T + 15, 0, 0, 0.007, work_rate=0.3)
+        assert feed.meter.work_of(Q) == (pytest.approx(0.004), pytest.approx(0.3), 0.0)
+        assert feed.meter.snapshot(T + 15).work_rate == pytest.approx(0.8 + 0.3)
+        for second in range(16, 28):
+            feed.meter.observed(Q, T + second, 0)
+            feed.report(T + second + 0.05, second)
+        assert feed.meter.work_of(Q) == (pytest.approx(0.004), 0.0, 0.0), "it has been seen for as long as rates reach"
+
+    def test_without_a_cost_nothing_is_made_of_what_was_told(self) -> None:
+        meter = Meter(CONFIG)
+        meter.acquired(Q, T, 0, 0, 0.007, work_rate=0.3)
+        assert meter.work_of(Q) is None
+        assert meter.snapshot(T).work_rate == 0.0
+
+
 class TestBursts:
     def test_one_second_bursts(self) -> None:
         feed = Feed(Meter(CONFIG))

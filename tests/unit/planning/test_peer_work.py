@@ -25,7 +25,9 @@ def load(
     )
 
 
-def promise(source: str, target: str, work: float, index: int = 0, *, soft: bool = False) -> PromiseRecord:
+def promise(
+    source: str, target: str, work: float, index: int = 0, *, rate: float = 0.0, soft: bool = False
+) -> PromiseRecord:
     return PromiseRecord(
         group="g",
         member=source,
@@ -37,6 +39,7 @@ def promise(source: str, target: str, work: float, index: int = 0, *, soft: bool
         source=source,
         target=target,
         work=work,
+        rate=rate,
         soft=soft,
     )
 
@@ -59,7 +62,6 @@ def peers(work: PeerWork, now: float = 100.1, *promises: PromiseRecord, **fields
         "promises": {Partition(each.topic, each.partition): each for each in promises},
         "mine": (),
         "capacity": 1.0,
-        "rate": 0.0,
     }
     return {peer.member: peer for peer in work.peers(GroupNow(**{**group, **fields}))}
 
@@ -80,11 +82,25 @@ def test_a_faster_member_and_one_with_more_left_over() -> None:
 def test_what_came_since_is_judged_by_ones_own() -> None:
     work = entered(load(A, 0.0, rate=0.6), load(B, 0.0, rate=0.0))
     work.came(99.9, 5.0)
-    work.came(100.05, 0.2)
-    work.came(100.06, 0.1)
-    found = busy(peers(work, rate=0.3))
-    assert found == {A: pytest.approx(2 * 0.3 - 0.05), B: 0.0}
-    assert busy(peers(work, rate=0.0))[A] == 0.0, "nothing is known then"
+    work.came(100.05, 0.6)
+    work.came(100.06, 0.4)
+    assert busy(peers(work)) == {A: pytest.approx(0.6 - 0.05), B: 0.0}
+
+
+def test_what_comes_goes_with_the_partition() -> None:
+    """The next burst comes to its new owner, and what that one has left over is less. It looked idle for a second."""
+    work = entered(load(A, 0.0, rate=0.6), load(B, 0.0, rate=0.1))
+    work.released(100.1, promise(A, B, 0.0, rate=0.25), B)
+    work.came(100.2, 1.0)
+    found = peers(work, 100.2)
+    assert busy(found) == {A: pytest.approx(0.35), B: pytest.approx(0.35)}
+    assert {member: peer.slack for member, peer in found.items()} == {
+        A: pytest.approx(0.65), B: pytest.approx(0.65)
+    }  # fmt: skip
+    work.load(100.3, load(A, 0.0, rate=0.35))
+    work.load(100.3, load(B, 0.0, rate=0.35))
+    work.came(100.4, 1.0)
+    assert busy(peers(work, 100.4)) == {A: pytest.approx(0.35), B: pytest.approx(0.35)}, "they tell it themselves"
 
 
 def test_a_promise_counts_for_its_receiver_and_no_more_for_its_giver() -> None:

@@ -66,6 +66,7 @@ def test_a_group_that_slices_is_sized_by_its_work_alone() -> None:
     assert down is not None
     assert (down.replicas_wanted, down.slicing, down.unsliced) == (2, True, {})
     assert {move.source for move in down.moves} == set(down.victims), "members divide the rest among themselves"
+    assert "divide badly" not in down.reason
 
 
 def test_one_member_that_does_not_slice_has_the_group_sized_for_whole_partitions() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from loadtrim import Settings
+from loadtrim_agent.delivery.loads_task import LoadsTask
 from loadtrim_agent.delivery.metering_task import MeteringTask
 from loadtrim_agent.kafka.control_log import ControlLog
 from loadtrim_agent.leader.broker_rates import BrokerRates
@@ -34,7 +35,7 @@ BREAKING: list[tuple[str, type[Any], str, str]] = [
     ("planning", ControlLog, "telemetry", "planning"),
     ("telemetry", MeteringTask, "gather", "gathering"),
     ("telemetry", MeteringTask, "report", "reports"),
-    ("telemetry", MeteringTask, "run_loads", "loads"),
+    ("telemetry", LoadsTask, "run", "loads"),
     ("telemetry", MeteringTask, "fetched", "fetched"),
     ("telemetry", MeteringTask, "acquired", "acquired"),
     ("scaling", WebhookScaler, "request", "scaler"),

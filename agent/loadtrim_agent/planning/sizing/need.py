@@ -193,7 +193,7 @@ def explain(view: View, need: Need) -> str:
         text += f"divide badly, and the share permits {_percent(permitted)} over time"
     if need.at_max:
         text += f"; no more than {view.replicas_max} are allowed or have a partition"
-    elif need.late > permitted * level:
+    elif need.late > permitted * level and not view.estimate.slicing:
         text += f"; about {_percent(need.late / level)} will be late, because whole partitions divide badly"
     if wrong := [member for member in view.estimate.members.values() if member.told is not None]:
         able, told = sum(member.capacity for member in wrong), sum(member.told or 0.0 for member in wrong)
