@@ -1,11 +1,13 @@
-"""Answers come in straight into one buffer per connection, in as few pieces as can be.
+"""Answers come in straight into one buffer per connection, and are copied out of it once.
 
 Theory of operation. aiokafka reads through asyncio's stream reader, which takes 256 kB at a time, copies them into a
 buffer that grows, stops reading at each 128 kB and begins again, and copies the whole answer twice before it is taken
-apart. Each of these pieces is also a turn at the interpreter's lock, which user code that computes gives away every
-5 ms only. Here the buffer is as large as the answer, the system writes into it, and a large answer is waited for until
-most of it is there (``SO_RCVLOWAT``); its records are copied out once. The buffer stays for the next answer, and
-becomes small again when answers do.
+apart. Here the buffer is as large as the answer, the system writes into it, and the records are copied out once. The
+buffer stays for the next answer, and becomes small again when answers do.
+
+Whatever has come is read at once. To wait for more of an answer (``SO_RCVLOWAT``) saves turns at the interpreter's lock
+and can stop the broker: it holds as much as its send buffer of 100 kB (``socket.send.buffer.bytes``) until that is
+acknowledged, and what is not read is acknowledged late.
 
 Connecting, TLS and SASL are aiokafka's: its connection is taken over when it is ready, and its life goes on as before.
 Answers to other requests than fetches are small, and aiokafka takes them apart. Those to fetches are read where they
@@ -16,8 +18,6 @@ Source: https://kafka.apache.org/protocol#The_Messages_Fetch, versions 4 to 11.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
 import struct
 import time
 from typing import Any
@@ -35,9 +35,6 @@ _LENGTH_BYTES = 4
 BUFFER_BYTES_MIN = 1 << 16
 ANSWER_BYTES_MAX = 1 << 30
 """An answer that claims to be larger is none."""
-TOGETHER_BYTES_MIN, TOGETHER_BYTES_MAX = 1 << 16, 1 << 21
-"""An answer of which at least so much is missing is waited for; at most so much of it at a time, because the system
-must be able to hold that."""
 _KINDS: dict[int, Any] = {version: getattr(fetch, f"FetchResponse_v{version}") for version in range(4, 12)}
 _SESSIONS_FROM, _LOG_START_FROM, _REPLICA_FROM = 7, 5, 11
 _THROTTLE = struct.Struct(">i")
@@ -66,8 +63,6 @@ class AnswersProtocol(asyncio.BufferedProtocol):
         self._filled = 0
         self._wanted = 0
         """Bytes of the answer that is coming, its first field included; 0: not known yet."""
-        self._socket = _plain_socket(connection)
-        self._low_bytes = 1
 
     @classmethod
     def take_over(cls, connection: Any) -> None:
@@ -93,7 +88,6 @@ class AnswersProtocol(asyncio.BufferedProtocol):
                 if not self._wanted:
                     self._expect(_HEAD.unpack_from(self._buffer)[0])
                 if self._filled < self._wanted:
-                    self._wait_for(self._wanted - self._filled)
                     return
                 self._answered()
         except (ValueError, CorrelationIdError) as error:
@@ -151,7 +145,6 @@ class AnswersProtocol(asyncio.BufferedProtocol):
         self._filled, self._wanted = left, 0
         if len(self._buffer) > max(BUFFER_BYTES_MIN, 4 * wanted):
             self._resize(max(BUFFER_BYTES_MIN, left))
-        self._wait_for(1)
 
     def _hand_on(self, wanted_bytes: int) -> None:
         try:
@@ -159,25 +152,9 @@ class AnswersProtocol(asyncio.BufferedProtocol):
         except Exception as error:
             raise ValueError(f"an answer of {wanted_bytes} bytes that cannot be read: {error!r}") from error
 
-    def _wait_for(self, missing_bytes: int) -> None:
-        """Have the system say so when about so much is there, not at each piece of it."""
-        low_bytes = min(missing_bytes, TOGETHER_BYTES_MAX) if missing_bytes >= TOGETHER_BYTES_MIN else 1
-        if self._socket is not None and low_bytes != self._low_bytes:
-            self._low_bytes = low_bytes
-            with contextlib.suppress(OSError):
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_bytes)
-
     def _broken(self, error: BaseException | None) -> None:
         # Does nothing where it is closed already, by us that is.
         self._connection.close(reason=CloseReason.CONNECTION_BROKEN, exc=error)
-
-
-def _plain_socket(connection: Any) -> Any | None:
-    """None where what it says is not what is to be read: TLS."""
-    transport = connection._writer.transport
-    if transport.get_extra_info("sslcontext") is not None or not hasattr(socket, "SO_RCVLOWAT"):
-        return None
-    return transport.get_extra_info("socket")
 
 
 def read_answer(version: int, frame: memoryview, at: int) -> Any:

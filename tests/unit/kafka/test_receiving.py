@@ -127,6 +127,22 @@ async def test_an_answer_comes_in_pieces() -> None:
         assert vars(await answer_of(asked)) == vars(answer)
 
 
+async def test_what_has_come_of_an_answer_is_read_before_the_rest_comes() -> None:
+    """A broker sends the rest only when what it sent is acknowledged, and what lies unread may be late in that."""
+    async with connected() as (connection, broker, _):
+        asked, correlation = await ask(connection, broker)
+        answer = told(1_000_000)
+        data = framed(correlation, answer.encode())
+        protocol = connection._writer.transport.get_protocol()
+        for sent_bytes in (300_000, 600_000):
+            broker.write(data[protocol._filled : sent_bytes])
+            async with asyncio.timeout(WAIT_SECONDS):
+                while protocol._filled < sent_bytes:  # noqa: ASYNC110 - what is waited for happens in the code under test
+                    await asyncio.sleep(0.001)
+        broker.write(data[sent_bytes:])
+        assert vars(await answer_of(asked)) == vars(answer)
+
+
 async def test_answers_that_come_together_are_told_apart() -> None:
     async with connected() as (connection, broker, _):
         first, one = await ask(connection, broker)
