@@ -31,7 +31,7 @@ class Arrived:
 
 
 class OwnArrivals:
-    """Note of what arrives at one member. Costs and rates are the meter's of this moment, not those of the last report."""
+    """Note of what arrives at one member, by the meter's costs and rates of this moment."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter

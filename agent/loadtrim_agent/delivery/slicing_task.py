@@ -21,7 +21,19 @@ from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.metering.meter import MeterSnapshot
 from loadtrim_agent.planning.peer_work import GroupNow, PeerWork
 from loadtrim_agent.planning.settling import DEAR_OBJECTIVES
-from loadtrim_agent.planning.slicing import Limits, Own, Slice, SlicingOff, Tier, sliced
+from loadtrim_agent.planning.slicing import (
+    BURST_SHARE,
+    LOOK_SECONDS,
+    QUIET_SHARE,
+    SLICES_PER_LOOK_MAX,
+    SOFT_SECONDS,
+    Limits,
+    Own,
+    Slice,
+    SlicingOff,
+    Tier,
+    sliced,
+)
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.events import SliceWantedEvent
 from loadtrim_agent.protocol.pace import load_seconds
@@ -40,19 +52,9 @@ __all__ = ["SlicingTask", "pause_seconds"]
 
 log = logging.getLogger("loadtrim")
 
-LOOK_SECONDS = 0.02
-"""The time between two looks while much waits: about the length of a few records, as in the simulator."""
 LOOK_SHARE = 0.03
 """Of the time that looks take at most: the more members there are, the longer a look takes. Wanted: 3 % of a
 core while a member slices."""
-QUIET_SHARE = 0.25
-"""Of the objective: with less work waiting nothing is looked at closely, as in the simulator."""
-BURST_SHARE = 0.1
-"""Of the objective: where so much work came since the last look, the others are told at once. Chosen."""
-SLICES_PER_LOOK_MAX = 4
-SOFT_SECONDS = 20.0
-"""The least time between two soft slices of a group. Measured (decision on slicing): once a second made a fifth more
-moves and no more records in time."""
 OBJECTIVE_SECONDS_MIN = 0.2
 """Measured (decision on slicing): below it members of a full group pass everything to and fro."""
 SILENT_LOADS = 1.25

@@ -34,7 +34,33 @@ from dataclasses import dataclass
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
 
-__all__ = ["Limits", "Own", "Peer", "Slice", "SliceError", "SlicingOff", "Tier", "predicted", "sliced"]
+__all__ = [
+    "BURST_SHARE",
+    "LOOK_SECONDS",
+    "QUIET_SHARE",
+    "SLICES_PER_LOOK_MAX",
+    "SOFT_SECONDS",
+    "Limits",
+    "Own",
+    "Peer",
+    "Slice",
+    "SliceError",
+    "SlicingOff",
+    "Tier",
+    "predicted",
+    "sliced",
+]
+
+LOOK_SECONDS = 0.02
+"""The time between two looks while much waits: about the length of a few records."""
+QUIET_SHARE = 0.25
+"""Of the objective: with less work waiting nothing is looked at closely."""
+BURST_SHARE = 0.1
+"""Of the objective: where so much work came since the last look, the others are told at once. Chosen."""
+SLICES_PER_LOOK_MAX = 4
+SOFT_SECONDS = 20.0
+"""The least time between two soft slices of a group. Measured (decision on slicing): once a second made a fifth more
+moves and no more records in time."""
 
 SOFT_LATENCY_SHARE = 0.5
 """Of the objective: below it nobody is bothered for comfort."""

@@ -1,8 +1,8 @@
 """Members that pass work on by their own decision, as :func:`~loadtrim_agent.planning.slicing.sliced` says.
 
 What each of them knows is as old as it would be: its own queues as they are, the others' queues as their ``load``
-records told them up to half a second ago, the rate of each partition as measured up to the last whole second, and what
-was promised or released since. Promises are known at the moment they are made; members of a real group read them on the
+records told them up to half a second ago, or when a burst came, the rate of each partition as measured up to the last
+whole second, and what was promised or released since. Promises are known at the moment they are made; members of a real group read them on the
 log (docs/decisions/placement.md#slicing).
 """
 
@@ -14,7 +14,20 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from loadtrim_agent.planning.slicing import Limits, Own, Peer, Slice, Tier, predicted, sliced
+from loadtrim_agent.planning.slicing import (
+    BURST_SHARE,
+    LOOK_SECONDS,
+    QUIET_SHARE,
+    SLICES_PER_LOOK_MAX,
+    SOFT_SECONDS,
+    Limits,
+    Own,
+    Peer,
+    Slice,
+    Tier,
+    predicted,
+    sliced,
+)
 
 from .handoff import Handoff
 from .worker import FETCH_SECONDS
@@ -22,9 +35,6 @@ from .world import Member, World
 
 __all__ = ["Slicer"]
 
-LOOK_SECONDS = 0.02
-"""The time between two looks of a member: about the length of a few records. Bursts, which come when a second begins,
-are seen at once."""
 LOAD_SECONDS = 0.5
 """The time between two ``load`` records."""
 LOG_SECONDS = 0.005
@@ -33,12 +43,8 @@ KNOWN_SECONDS = LOAD_SECONDS + LOG_SECONDS + FETCH_SECONDS
 """The oldest that still matters: whatever was before is in every ``load`` record."""
 BIN_SECONDS = 0.05
 """Within which records count as having come together."""
-SOFT_PER_SECOND = 0.05
-"""Of the whole group. Once a second made a fifth more moves and no more records in time."""
-QUIET_SHARE = 0.25
-"""Of the objective: with less waiting nothing is looked at closely."""
-SLICES_MAX = 4
-"""In one look."""
+BURST_SECONDS = 0.001
+"""Within which a burst comes: a member that tells it knows all of it."""
 
 
 @dataclass(slots=True)
@@ -98,11 +104,13 @@ class Slicer:
             for soft in (False, True)
         }
         self._told: dict[str, _Told] = {}
+        self._waited: dict[str, float] = {}
+        """Work that waited at a member's last look."""
         self._promises: list[_Promise] = []
         """Of the last moments, in order."""
         self._orders: dict[str, list[_Order]] = {}
         """In the order in which they are carried out."""
-        self._soft_at = world.begin - 1.0 / SOFT_PER_SECOND
+        self._soft_at = world.begin - SOFT_SECONDS
         world.agenda.at(world.begin + FETCH_SECONDS + 1e-6, self._look_all, 0)
         world.agenda.at(world.begin, self._tell_all)
 
@@ -114,11 +122,15 @@ class Slicer:
         if world.now < self._end:
             world.agenda.at(world.now + LOAD_SECONDS, self._tell_all)
         for member in world.active():
-            world.gather(member)
-            record = member.meter.load(world.now, member.name, world.generation)
-            queued = sum(queue.queue_seconds for queue in record.queues)
-            told = _Told(world.now, queued * member.speed)
-            world.agenda.at(world.now + LOG_SECONDS, self._told.__setitem__, member.name, told)
+            self._tell(member)
+
+    def _tell(self, member: Member) -> None:
+        world = self._world
+        world.gather(member)
+        record = member.meter.load(world.now, member.name, world.generation)
+        queued = sum(queue.queue_seconds for queue in record.queues)
+        told = _Told(world.now, queued * member.speed)
+        world.agenda.at(world.now + LOG_SECONDS, self._told.__setitem__, member.name, told)
 
     def _capacity(self, member: Member) -> float:
         return member.speed * self._world.machines.concurrency
@@ -176,7 +188,7 @@ class Slicer:
         changes = [
             (at, seconds * self._cost * self._rate(other, at, rate))
             for at, seconds in came
-            if at > told_at - FETCH_SECONDS
+            if at > told_at - FETCH_SECONDS + BURST_SECONDS
         ]
         changes += [
             (promise.at, promise.work if promise.target == other.name else -promise.work)
@@ -203,7 +215,7 @@ class Slicer:
         if world.now < self._end:
             world.agenda.at(world.begin + FETCH_SECONDS + 1e-6 + (count + 1) * LOOK_SECONDS, self._look_all, count + 1)
         for member in world.active():
-            for _ in range(SLICES_MAX):
+            for _ in range(SLICES_PER_LOOK_MAX):
                 if not self._look(member):
                     break
 
@@ -217,7 +229,12 @@ class Slicer:
         waiting = {index: self._waiting(member, index) for index in worker.owned}
         total = sum(count for count, _ in waiting.values()) * cost
         capacity = self._capacity(member)
-        if total < QUIET_SHARE * world.config.sla_seconds * capacity:
+        full = world.config.sla_seconds * capacity
+        before, self._waited[member.name] = self._waited.get(member.name, 0.0), total
+        if total - before > BURST_SHARE * full:
+            self._tell(member)
+            return False  # next time the others' are known as well
+        if total < QUIET_SHARE * full:
             return False
         kept = {order.promise.index: order.until_position for order in self._orders.get(member.name, ())}
         own = []
@@ -229,7 +246,7 @@ class Slicer:
         incoming = (
             sum(world.queues[i].lag(world.now) for i, name in world.targets.items() if name == member.name) * cost
         )
-        soft = world.now - self._soft_at >= 1.0 / SOFT_PER_SECOND
+        soft = world.now - self._soft_at >= SOFT_SECONDS
         choice = sliced(
             own,
             self._peers(member),
