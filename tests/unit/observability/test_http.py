@@ -401,6 +401,7 @@ def test_more_requests_than_places_are_turned_away_and_do_not_stop_the_server(be
     assert bench.ask("/metrics").status == 200
 
 
+@pytest.mark.slow
 def test_connections_that_are_kept_open_and_silent_fail_no_probe(bench: Bench) -> None:
     """Eight of them made 117 of 119 probes fail, and the orchestrator restarted the consumer."""
     bench.add()

@@ -281,6 +281,7 @@ async def test_a_request_may_take_as_long_as_a_rebalance() -> None:
     assert milliseconds > 80_000 + 5_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("under_way", [True, False], ids=["while it leaves", "when it has left"])
 async def test_user_code_that_asks_for_nothing_leaves_and_comes_back_at_its_next_call(
     under_way: bool, monkeypatch: pytest.MonkeyPatch
