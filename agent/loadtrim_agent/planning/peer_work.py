@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loadtrim_agent.common.partition import Partition
@@ -71,7 +71,7 @@ class _Moved:
 class PeerWork:
     """The fold of one generation. Deterministic; times are the caller's.
 
-    Cost: O(1) per record; O(members x arrivals x handoffs of the last seconds) per question.
+    Cost: O(1) per record; O(members x (arrivals + handoffs) of the last seconds) per question.
     """
 
     def __init__(self) -> None:
@@ -124,39 +124,38 @@ class PeerWork:
             # A member of an older version tells neither of the two.
             if group.now - told.at > group.silent_seconds or queue is None or not capacity:
                 continue
-            changes = self._changes(group, member, told)
+            moved = [each for each in self._moved if each.at > told.at and member in (each.source, each.target)]
+            changes = self._changes(group, member, told, moved)
             try:
                 busy = predicted(queue, told.at, changes, group.now, capacity)
-                speed, slack = capacity / group.capacity, capacity - self._rate(member, told, group.now)
+                speed, slack = capacity / group.capacity, capacity - _rate(member, told, moved, group.now)
                 found.append(Peer(member=member, busy_seconds=busy, speed=speed, slack=slack))
             except SliceError:
                 continue  # each number that it tells is within its bounds, and together they are too much
         return found
 
-    def _changes(self, group: GroupNow, member: str, told: _Told) -> list[tuple[float, float]]:
-        """(when, work) that came to a member since it told, or went from it."""
-        changes = [(at, seconds * self._rate(member, told, at)) for at, seconds in self._came if at > told.at]
+    def _changes(
+        self, group: GroupNow, member: str, told: _Told, moved: Sequence[_Moved]
+    ) -> list[tuple[float, float]]:
+        """(when, work) that came to a member since it told, or went from it; ``moved``: what it took or gave since."""
+        changes = [(at, seconds * _rate(member, told, moved, at)) for at, seconds in self._came if at > told.at]
         for promise in group.promises.values():
             if promise.target == member:
                 changes.append((group.now, promise.work))  # nobody works on it yet
             elif promise.source == member:
                 changes.append((told.at, -promise.work))
         changes += [(group.now, work) for target, work in group.mine if target == member]
-        for moved in self._moved:
-            if moved.at > told.at and member in (moved.source, moved.target):
-                changes.append((moved.at, moved.work if member == moved.target else -moved.work))
+        changes += [(each.at, each.work if member == each.target else -each.work) for each in moved]
         return changes
-
-    def _rate(self, member: str, told: _Told, at: float) -> float:
-        """Return the work that arrived at a member at that time: as it told, and as partitions changed hands since."""
-        rate = told.record.rate
-        for moved in self._moved:
-            if told.at < moved.at <= at and member in (moved.source, moved.target):
-                rate += moved.rate if member == moved.target else -moved.rate
-        return max(0.0, rate)
 
     def _forget(self, before: float) -> None:
         while self._came and self._came[0][0] < before:
             self._came.popleft()
         while self._moved and self._moved[0].at < before:
             self._moved.popleft()
+
+
+def _rate(member: str, told: _Told, moved: Sequence[_Moved], at: float) -> float:
+    """Return the work that arrived at a member at that time: as it told, and as partitions changed hands since."""
+    since = sum(each.rate if member == each.target else -each.rate for each in moved if each.at <= at)
+    return max(0.0, told.record.rate + since)
