@@ -332,8 +332,7 @@ class PrefetchesEnd(Invariant):
 class BoundsEnd(Invariant):
     """I4: what stands still at a bound is about to move: the machine knows of the bound, and not for long.
 
-    A partition is given away at its bound only when its promise counts, and all below is done or its time is over. No
-    two promises count for one turn.
+    A partition is given away at its bound only when its promise counts, and all below is done or its time is over.
     """
 
     name = "I4"
@@ -344,8 +343,6 @@ class BoundsEnd(Invariant):
         """Member, partition and acquisition -> time of its bound, and seconds within which it was to be reached."""
         self._at_bound: dict[tuple[str, Partition, int], float] = {}
         """The same -> time since which nothing of it is delivered because of its bound."""
-        self._counted: dict[tuple[int, str, int], dict[str, PromiseRecord]] = {}
-        """Generation, receiver and turn -> member -> the promise that counts, as long as it knows of no gap."""
 
     def step(self) -> None:
         before, self._at_bound = self._at_bound, {}
@@ -381,18 +378,6 @@ class BoundsEnd(Invariant):
                     self.violated(f"{member.name} slices {command.partition}, whose commits are user code's")
             elif isinstance(command, c.StopCommand):
                 self._stopped(member, command)
-        if isinstance(event, e.LogGapEvent):
-            # What it has read may be lost to all others.
-            for counted in self._counted.values():
-                counted.pop(member.name, None)
-        record = event.record if isinstance(event, e.LogReadEvent) else None
-        if not isinstance(record, PromiseRecord) or record.taken_back:
-            return
-        if member.machine.slices.promises.of(record.key) is record:
-            counted = self._counted.setdefault((record.generation, record.target, record.turn), {})
-            counted[member.name] = record
-            if any(other != record for other in counted.values()):
-                self.violated(f"of {counted} all count")
 
     def _stopped(self, member: SimMember, command: c.StopCommand) -> None:
         """A bounded partition is stopped: by its slice, or because this member leaves or follows a plan."""
@@ -412,4 +397,63 @@ class BoundsEnd(Invariant):
             self.violated(f"{member.name} gives {command.partition} to {entry.target}, which leaves")
 
 
-ALL = (OneOwner, NothingLost, NothingTwice, NoWayBack, NoPause, Owned, OldLeader, PrefetchesEnd, BoundsEnd)
+class PromisesAgree(Invariant):
+    """Rule 14: members that read the same promise agree whether it counts, and its giver knew of all before it.
+
+    A promise that counts for its giver was made in knowledge of every promise of another member to the same receiver
+    that counted earlier: else two members fill one receiver without knowing of each other.
+    """
+
+    name = "promises"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._outcomes: dict[tuple[int, PromiseRecord], dict[str, bool]] = {}
+        """Place in the log, and the promise there -> member that has missed nothing of its generation -> it counts."""
+        self._unread: dict[str, dict[PromiseRecord, list[PromiseRecord]]] = {}
+        """Member -> its promise that it has not read yet -> those of others to the same receiver that counted since."""
+
+    def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
+        if isinstance(event, e.LogGapEvent):
+            # What it has read may be lost to all others.
+            for outcomes in self._outcomes.values():
+                outcomes.pop(member.name, None)
+        elif isinstance(event, e.LogReadEvent) and isinstance(event.record, PromiseRecord):
+            self._read(member, event.offset, event.record)
+        for command in commands:
+            record = command.record if isinstance(command, c.AppendCommand) else None
+            if isinstance(command, c.EnteredCommand):
+                self._unread.pop(member.name, None)
+            elif isinstance(record, PromiseRecord) and not record.taken_back:
+                self._unread.setdefault(member.name, {})[record] = []
+
+    def _read(self, member: SimMember, offset: int, promise: PromiseRecord) -> None:
+        promises, known = member.machine.slices.promises, member.machine.snapshot()
+        if promise.taken_back or known.owners is None or known.generation != promise.generation or not promises.whole:
+            return
+        counts = promises.of(promise.key) is promise
+        outcomes = self._outcomes.setdefault((offset, promise), {})
+        outcomes[member.name] = counts
+        if len(set(outcomes.values())) > 1:
+            self.violated(f"{promise} counts for some members: {outcomes}")
+        mine = self._unread.get(member.name, {})
+        unknown = mine.pop(promise, [])
+        if counts and unknown:
+            self.violated(f"{promise} counts, and {member.name} did not know of {unknown}")
+        for own, others in mine.items():
+            if counts and own.target == promise.target and own.source != promise.source:
+                others.append(promise)
+
+
+ALL = (
+    OneOwner,
+    NothingLost,
+    NothingTwice,
+    NoWayBack,
+    NoPause,
+    Owned,
+    OldLeader,
+    PrefetchesEnd,
+    BoundsEnd,
+    PromisesAgree,
+)

@@ -31,6 +31,8 @@ class Promises:
         """Promises that count and are neither kept nor taken back. Invariant: one per partition, of its owner."""
         self._turns: Counter[str] = Counter()
         """Receiver -> promises to it that counted so far."""
+        self._own: Counter[tuple[str, str]] = Counter()
+        """The same of one giver: (receiver, giver) -> promises."""
         self._taken_early: dict[PromiseRecord, None] = {}
         """Promises that were taken back before they were read: appends may overtake each other."""
         self._whole = True
@@ -40,6 +42,7 @@ class Promises:
         """A generation begins: what was promised in the one before is void."""
         self._open = {}
         self._turns.clear()
+        self._own.clear()
         self._taken_early.clear()
         self._whole = True
 
@@ -53,9 +56,12 @@ class Promises:
         """Promises of this generation can be counted."""
         return self._whole
 
-    def turn(self, target: str) -> int:
-        """Return how many promises to a receiver have counted so far."""
-        return self._turns[target]
+    def turn(self, source: str, target: str) -> int:
+        """Return how many promises of members other than ``source`` to a receiver have counted so far.
+
+        A giver's own promises are left out: it knows of them, also of those that it has not read yet.
+        """
+        return self._turns[target] - self._own[target, source]
 
     def open(self) -> dict[Partition, PromiseRecord]:
         """Return the promises that are neither kept nor taken back."""
@@ -87,9 +93,10 @@ class Promises:
         entry = members.get(record.target)
         able = entry is not None and partition.topic in entry.topics and record.target != record.source
         # Appends may overtake each other: until the first promise of a partition is taken back, a second is void.
-        if not able or partition in self._open or record.turn != self._turns[record.target]:
+        if not able or partition in self._open or record.turn != self.turn(record.source, record.target):
             return False
         self._turns[record.target] += 1
+        self._own[record.target, record.source] += 1
         self._open[partition] = record
         return True
 

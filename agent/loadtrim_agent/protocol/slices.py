@@ -160,7 +160,6 @@ class Slices:
         if not fits or entry is None or ownership is None:
             self._count(ProtocolCount.SLICE_NOT_POSSIBLE, partition)
             return
-        mine = sum(not each.counts and each.promise.target == event.target for each in self._slices.values())
         promise = PromiseRecord(
             group=machine.config.group,
             member=machine.membership.member,
@@ -171,7 +170,7 @@ class Slices:
             version=ownership.version(partition),
             source=machine.membership.member,
             target=event.target,
-            turn=self.promises.turn(event.target) + mine,
+            turn=self.promises.turn(machine.membership.member, event.target),
             until=event.until,
             work=event.work,
             rate=event.rate,

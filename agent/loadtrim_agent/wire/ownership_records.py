@@ -154,8 +154,8 @@ class PromiseRecord(_Giving, frozen=True, kw_only=True, tag="promise"):
     """An owner is about to give a partition away by its own decision. It moves nothing: only a release does.
 
     It counts if and only if its generation is the reader's and (from, version) equal what the log says so far. So must
-    ``turn``: the number of promises to the same receiver that counted before. Of two members that promise work to one
-    receiver without knowing of each other, the log's order decides.
+    ``turn``: the number of promises of other members to the same receiver that counted before. Of two members that
+    promise work to one receiver without knowing of each other, the log's order decides.
     """
 
     turn: Order = 0

@@ -131,7 +131,7 @@ def test_two_slices_to_one_receiver_count_one_after_the_other() -> None:
     d = member()
     first = slice_(d)
     second = slice_(d, P1)
-    assert (first.turn, second.turn) == (0, 1)
+    assert (first.turn, second.turn) == (0, 0), "of the promises of others"
     d.read(first)
     d.read(second)
     assert d.counted() == []
@@ -149,7 +149,7 @@ def test_a_promise_that_came_second_is_void_and_the_partition_stays() -> None:
     late = slice_(d, P1, THIRD)
     assert late.turn == 1
     d.read(promised_by(OTHER, THIRD, 2, taken_back=True))
-    first = promised_by(OTHER, THIRD, 2, turn=1, at=1.0)
+    first = promised_by(OTHER, THIRD, 2, at=1.0)
     d.read(first)
     d.read(late)
     assert d.kinds() == ["Unbound"], "and nothing is to be taken back"
@@ -157,6 +157,17 @@ def test_a_promise_that_came_second_is_void_and_the_partition_stays() -> None:
     assert d.machine.snapshot().slices.own.keys() == {P0}
     d.read(promise)
     assert d.counted() == []
+
+
+def test_two_promises_behind_another_members_are_both_void() -> None:
+    """Seed 3286061334 of the simulation: the second counted, and its giver did not know of the other member's."""
+    d = member()
+    first, second = slice_(d, target=THIRD), slice_(d, P1, THIRD)
+    d.read(promised_by(OTHER, THIRD, 2))
+    for promise in (first, second):
+        d.read(promise)
+        assert d.counted() == ["void_promise", "slice_overtaken"]
+    assert d.machine.snapshot().slices.own == {}
 
 
 def test_a_late_copy_of_an_earlier_promise_does_not_count_for_the_present_one() -> None:
