@@ -370,8 +370,15 @@ class BoundsEnd(Invariant):
                 self.violated(f"{member.name} delivers nothing of {partition} at its bound since {since:.4f}")
 
     def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
+        lifted = set()
         for command in commands:
-            if isinstance(command, c.BoundCommand) and isinstance(event, e.SliceWantedEvent):
+            if isinstance(command, c.UnboundCommand):
+                lifted.add(command.partition)
+            elif isinstance(command, c.AwaitIdlePointCommand):
+                slot = member.user.slots.get(command.partition)
+                if slot is not None and slot.until is not None and command.partition not in lifted:
+                    self.violated(f"{member.name} waits for an idle point of {command.partition}, which has a bound")
+            elif isinstance(command, c.BoundCommand) and isinstance(event, e.SliceWantedEvent):
                 key = member.name, command.partition, command.acquisition_id
                 self._bound_at[key] = self.world.scheduler.now, event.seconds
                 if not member.config.auto_commit:

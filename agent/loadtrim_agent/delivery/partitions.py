@@ -114,6 +114,7 @@ class Partitions:
         """Deliver a partition before all others, up to an offset, and say when all of that is done."""
         stream = self.stream(command.partition, command.acquisition_id)
         if stream is not None:
+            self._idle_points.pop(command.partition, None)  # of a move that was dropped: nobody waits for it any more
             self.buffer.turns.bounds.bind(stream, command.until)
             stream.listening = True  # first the bound, then this, then look what is in hand
             self.buffer.look_again()
@@ -123,7 +124,7 @@ class Partitions:
         """Deliver a partition in its turn again."""
         stream = self.stream(command.partition, command.acquisition_id)
         if stream is not None:
-            if stream.running and self._idle_points.get(command.partition) is not stream:
+            if stream.running:
                 stream.listening = False
             self._lift(stream)
 
@@ -137,12 +138,13 @@ class Partitions:
         stream = self.stream(command.partition, command.acquisition_id)
         if stream is None:
             return
+        stream.listening = True  # first this, then look what is in hand
         exhausted, in_hand, done = stream.exhausted, stream.in_hand, self.positions.done_offset(stream)
         if exhausted and in_hand is None and (command.begun or done is None or done == command.committed):
+            stream.listening = False
             self._tell_idle_point(stream, busy=False)
             return
         self._idle_points[command.partition] = stream
-        stream.listening = True
         if not exhausted:
             asyncio.get_running_loop().call_later(BUSY_SECONDS, self._still_busy, stream)
 

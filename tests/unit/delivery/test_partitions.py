@@ -598,15 +598,48 @@ async def test_user_code_that_pauses_or_seeks_is_given_no_bound(what: str) -> No
     assert [(event.partition, event.acquisition_id) for event in dropped] == [(FIRST, 1)] * (what != "resume")
 
 
-async def test_an_idle_point_that_is_waited_for_survives_the_end_of_a_bound() -> None:
-    """A plan moves a partition that was promised: its bound ends, and its idle point is waited for."""
+async def test_a_bound_takes_the_place_of_an_idle_point_that_nobody_waits_for_any_more() -> None:
+    """A rebalance dropped a planned move, and the partition is sliced: it stood still at its bound until its time."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=0))
+    for offset in (1, 2):
+        house.buffer.feed(house.buffer.streams[FIRST], _one_record(FIRST, offset))
+    house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=2))
+    assert house.buffer.take_one().offset == 1
+    assert house.buffer.take_one() is None
+    await house.until(lambda: bool(reached(house)))
+    assert reached(house) == [2]
+    assert house.lulls() == []
+
+
+async def test_an_idle_point_that_is_waited_for_after_a_bound_is_told() -> None:
+    """A plan moves a partition that was promised: its bound ends, then its idle point is waited for."""
     house = House()
     await house.with_a_record_in_hand(FIRST)
     house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=9))
-    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=0))
     house.partitions.unbind(c.UnboundCommand(partition=FIRST, acquisition_id=1))
+    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=0))
     assert house.buffer.take_one() is None
     await house.until_lulls(1)
+
+
+async def test_a_record_that_is_done_while_its_idle_point_is_asked_for_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """User code's thread looks whether it is to tell, and the agent's whether something is in hand."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    done_offset = house.partitions.positions.done_offset
+
+    def meanwhile(stream: Stream) -> int | None:
+        house.buffer.take_one()
+        return done_offset(stream)
+
+    monkeypatch.setattr(house.partitions.positions, "done_offset", meanwhile)
+    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=0))
+    await house.until_lulls(1)
+    assert house.lulls() == [(1, False)]
 
 
 async def test_what_is_lost_has_no_bound() -> None:
