@@ -26,8 +26,9 @@ from loadtrim_agent.protocol.ongoing_rebalance import OngoingRebalance
 from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.protocol.partitions import PartitionTable
 from loadtrim_agent.protocol.prefetch import Prefetches
+from loadtrim_agent.protocol.promises import Promises
 from loadtrim_agent.protocol.session import Session
-from loadtrim_agent.protocol.slices import Slices
+from loadtrim_agent.protocol.slices import Slices, _Slice
 from loadtrim_agent.wire.ownership_records import HelloRecord, MovePlan, PromiseRecord, RejoinRecord, ReleaseRecord
 from sim.controllog import AppendFate
 from sim.coordinator import CommitRequest, GroupState, HeartbeatRequest, JoinRequest, SyncRequest
@@ -37,7 +38,7 @@ from sim.network import Fate
 from sim.options import GroupOptions
 from sim.script import Script
 
-P0, P1 = Partition("orders", 0), Partition("orders", 1)
+P0, P1, P2 = (Partition("orders", index) for index in range(3))
 Patch = pytest.MonkeyPatch
 
 
@@ -632,3 +633,59 @@ def test_14_a_promise_that_came_second_does_not_count() -> None:
         patch.setattr(Slices, "_end", lambda self, found, why: None)
 
     fails_without(first_or_not, promise_that_came_second, "I4")
+
+
+def two_promises_around_another() -> None:
+    """A promises two partitions to C. B's promise to C, which A does not know, lands before both."""
+    world = Script(topics=(("orders", 3),))
+    world.cost_seconds = lambda: 0.05
+    a, b, c = world.members_in(3)
+    world.moved(P1, a, b)
+    for partition in (P0, P1, P2):
+        world.produce(partition, 4)
+    world.run(0.06)
+    world.next_append(a, PromiseRecord, AppendFate(land_seconds=0.02), AppendFate(land_seconds=0.03))
+    a.slice(P0, c.member, 3)
+    a.slice(P2, c.member, 3)
+    b.slice(P1, c.member, 3)
+    world.run(1.0)
+    assert world.owner(P1) is c
+    assert [world.owner(partition) for partition in (P0, P2)] == [a, a]
+
+
+def test_14_own_promises_are_left_out_of_the_turn() -> None:
+    def numbered_as_well(patch: Patch) -> None:
+        def turn(self: Promises, source: str, target: str) -> int:
+            unread = [each for each in asking if each.promise.target == target and not each.counts]
+            return self._turns[target] + len(unread)
+
+        def wanted(self: Slices, event: e.SliceWantedEvent) -> None:
+            asking.extend(self._slices.values())
+            ask(self, event)
+            asking.clear()
+
+        asking: list[_Slice] = []
+        ask = Slices.wanted
+        patch.setattr(Promises, "turn", turn)
+        patch.setattr(Slices, "wanted", wanted)
+
+    fails_without(numbered_as_well, two_promises_around_another, "promises")
+
+
+def word_that_is_lost() -> None:
+    """A takes a promise back, and that append fails: B would count on the work for ever."""
+    world = Script()
+    a, b = world.members_in(2)
+    a.slice(P0, b.member, 9, seconds=1.0)
+    world.run(0.05)
+    world.next_append(a, PromiseRecord, AppendFate(lands=False, acknowledged=False, answer_seconds=0.1))
+    a.drop_slice(P0)
+    world.run(3.0)
+    world.check_healed()
+
+
+def test_14_a_promise_is_taken_back_until_that_is_read() -> None:
+    def once(patch: Patch) -> None:
+        patch.setattr("loadtrim_agent.protocol.slices.REPEAT_SECONDS", float("inf"))
+
+    fails_without(once, word_that_is_lost, "promises")

@@ -420,6 +420,16 @@ class PromisesAgree(Invariant):
         self._unread: dict[str, dict[PromiseRecord, list[PromiseRecord]]] = {}
         """Member -> its promise that it has not read yet -> those of others to the same receiver that counted since."""
 
+    def healed(self) -> None:
+        """No member counts on work that its owner keeps: what is promised is about to go, or was taken back."""
+        owners = {member.member: member for member in self.world.alive}
+        for member in self.world.alive:
+            for promise in member.machine.snapshot().slices.promises.values():
+                owner = owners.get(promise.source)
+                own = owner.machine.snapshot().slices.own if owner is not None else {}
+                if promise.key not in own:
+                    self.violated(f"{member.name} counts on {promise}, and nobody is to keep it")
+
     def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
         if isinstance(event, e.LogGapEvent):
             # What it has read may be lost to all others.

@@ -43,6 +43,8 @@ LATE_SECONDS = 0.2
 AHEAD_SECONDS = 0.025
 """Chosen: if the bound is at least so far away, what is done is committed at once: three commits of 8 ms. A commit that
 is under way when the bound is reached would delay the last one."""
+REPEAT_SECONDS = 1.0
+"""Chosen: what takes a promise back is written again if it is not read by then. A release is in doubt after as long."""
 SLICES_MAX = 16
 """Chosen: slices of one member that are promised and not given away yet; four looks at :data:`COUNT_SECONDS`."""
 
@@ -92,12 +94,13 @@ class Slices:
         """Invariant: each has a BoundCommand that no UnboundCommand, StopCommand or DropCommand has ended."""
         self._given: dict[Partition, _Slice] = {}
         """Slices in step 4. Invariant: the partition is being given away, or was dropped since the last tick."""
-        self._owed: list[PromiseRecord] = []
-        """Promises of this generation to be taken back once the log works again."""
+        self._ended: dict[PromiseRecord, float] = {}
+        """Promises of this generation that were not read to be taken back yet -> when to say so (again)."""
 
     def wakeup(self) -> float:
         """Return the time at which :meth:`tick` wants to be called at the latest."""
-        return min((each.deadline for each in self._slices.values()), default=NEVER)
+        due = min((each.deadline for each in self._slices.values()), default=NEVER)
+        return min(due, *self._ended.values()) if self._ended and self._may_write() else due
 
     def view(self) -> SlicesView:
         """Return what other rooms may know."""
@@ -122,6 +125,9 @@ class Slices:
         moves = moves and self.promises.whole
         # With manual commits what is done and not committed would be done again: at each slice, not at a rebalance.
         return moves and machine.config.auto_commit and machine.leave.request is None
+
+    def _may_write(self) -> bool:
+        return self._machine.membership.stable and self._machine.log_works
 
     def may_give(self, partition: Partition, target: str) -> bool:
         """Return whether this member may give a partition to that one now (rule 2)."""
@@ -212,6 +218,8 @@ class Slices:
         assignment = self._machine.membership.assignment
         members = assignment.members if assignment is not None else {}
         counts = self.promises.apply(record, self._machine.partitions.ownership, members)
+        if record.taken_back and self._ended:
+            self._ended.pop(msgspec.structs.replace(record, taken_back=False), None)
         if not counts:
             self._count(ProtocolCount.VOID_PROMISE, record.key)
         found = self._slices.get(record.key)
@@ -237,7 +245,7 @@ class Slices:
         """A generation begins: promises of the one before are void."""
         self.promises.enter()
         self.drop_all()
-        self._owed.clear()
+        self._ended.clear()
 
     def gap(self) -> None:
         """Records of the log were missed: no slice counts for certain until the next generation."""
@@ -249,15 +257,13 @@ class Slices:
         for found in self._slices.values():
             self._unbind(found)
             self._count(ProtocolCount.SLICE_DROPPED, found.partition)
-        self._owed += [found.promise for found in (*self._slices.values(), *self._given.values())]
+        for found in (*self._slices.values(), *self._given.values()):
+            self._take_back(found.promise)
         self._slices.clear()
         self._given.clear()
 
     def tick(self, now: float) -> None:
         """Go on with every slice that can go on, and end those that cannot."""
-        owed, self._owed = self._owed, []
-        for promise in owed:
-            self._take_back(promise)
         assigned = self._machine.partitions.assigned
         for found in list(self._slices.values()):
             entry = assigned.get(found.partition)
@@ -277,6 +283,8 @@ class Slices:
             elif entry.delivered:
                 del self._given[found.partition]  # the handoff was given up: the partition runs again
                 self._take_back(found.promise)
+        if self._ended and self._may_write():
+            self._say_ended(now)
 
     def _give(self, now: float, found: _Slice) -> None:
         """Give the partition away (step 4)."""
@@ -299,15 +307,15 @@ class Slices:
         self._machine.emit(UnboundCommand(partition=found.partition, acquisition_id=found.acquisition_id))
 
     def _take_back(self, promise: PromiseRecord) -> None:
-        """Say so on the log, now or once it works again, if there is anything to take back."""
-        machine = self._machine
-        ownership = machine.partitions.ownership
-        if ownership is None or ownership.generation != promise.generation or not machine.membership.stable:
-            return
-        if machine.log_works:
-            machine.append(msgspec.structs.replace(promise, taken_back=True))
-        else:
-            self._owed.append(promise)
+        """Say so on the log, now or once it works again, and until it is read."""
+        self._ended[promise] = -NEVER
+
+    def _say_ended(self, now: float) -> None:
+        """Take back what is due: the append before may have failed, and all count work that does not come."""
+        for promise, due in self._ended.items():
+            if now >= due:
+                self._machine.append(msgspec.structs.replace(promise, taken_back=True))
+                self._ended[promise] = now + REPEAT_SECONDS
 
     def _count(self, what: ProtocolCount, partition: Partition) -> None:
         self._machine.emit(CountCommand(what=what, partition=partition))

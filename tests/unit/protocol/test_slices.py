@@ -12,7 +12,7 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS
-from loadtrim_agent.protocol.slices import AHEAD_SECONDS, COUNT_SECONDS, LATE_SECONDS, SLICES_MAX
+from loadtrim_agent.protocol.slices import AHEAD_SECONDS, COUNT_SECONDS, LATE_SECONDS, REPEAT_SECONDS, SLICES_MAX
 from loadtrim_agent.wire.ownership_records import (
     LeavingRecord,
     LoadRecord,
@@ -193,8 +193,38 @@ def test_what_a_failed_log_has_ended_is_taken_back_once_it_works() -> None:
     assert not taken_back(d)
     d.feed(e.LogFailedEvent, failed=False)
     assert taken_back(d) == [msgspec.structs.replace(promise, taken_back=True)]
-    d.after(1.0)
+    d.read(taken_back(d)[0])
+    d.after(2 * REPEAT_SECONDS)
     assert not taken_back(d), "once"
+
+
+def test_a_word_that_takes_back_is_said_again_until_it_is_read() -> None:
+    """Its append failed: all counted on the work, and the partition could not be promised again in its generation."""
+    d = member()
+    d.read(slice_(d))
+    d.feed(e.SliceDroppedEvent, partition=P0, acquisition_id=d.acquisition_of(P0))
+    (word,) = taken_back(d)
+    d.feed(e.AppendedEvent, append=d.only(c.AppendCommand).append, offset=None)
+    assert d.machine.slices.wakeup() == d.now + REPEAT_SECONDS
+    d.after(REPEAT_SECONDS)
+    assert taken_back(d) == [word]
+    d.read(word)
+    assert d.machine.slices.wakeup() == float("inf")
+    d.after(REPEAT_SECONDS)
+    assert not taken_back(d)
+    assert d.machine.snapshot().slices.promises == {}
+
+
+def test_what_was_to_be_taken_back_is_void_in_the_next_generation() -> None:
+    d = member()
+    d.read(slice_(d))
+    d.feed(e.SliceDroppedEvent, partition=P0, acquisition_id=d.acquisition_of(P0))
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.after(REPEAT_SECONDS)
+    assert not taken_back(d), "nothing is said while no generation is entered"
+    d.into(2, **{ME: (0, 1), OTHER: (2,), THIRD: ()})
+    d.after(REPEAT_SECONDS)
+    assert not taken_back(d)
 
 
 def test_a_gap_in_the_log_ends_all_slices_of_the_generation() -> None:
