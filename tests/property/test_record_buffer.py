@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.deserializer import RecordDeserializer
+from loadtrim_agent.delivery.oldest_first import OldestFirst
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.chunk import frame
 from unit.kafka.fetch.batches import batch
 
 PARTITIONS = [Partition("topic", index) for index in range(3)]
-CALLS = ("one", "one", "one", "one", "one of", "many", "many of", "feed", "feed", "pause", "stop", "seek", "abandon")
+TAKES = ("one", "one", "one", "one", "one of", "many", "many of")
+CALLS = (*TAKES, "feed", "feed", "pause", "stop", "seek", "abandon", "order")
 
 
 class Model:
@@ -128,6 +130,12 @@ class Both:
         self.buffer.abandon()
         for each in self.models.values():
             each.in_hand = None
+
+    def order(self, stream: Stream, model: Model, number: int) -> None:
+        """The oldest head first, or round by round: what is delivered of a partition is the same."""
+        wish = OldestFirst(records=number, seconds=1e12)
+        self.buffer.turns.go_by_heads(wish if self.buffer.turns.oldest_first is None else None)
+        self.buffer.look_again()
 
     def _compare(self) -> None:
         for partition, model in self.models.items():

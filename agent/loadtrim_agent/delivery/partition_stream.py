@@ -129,6 +129,16 @@ class Stream:
         """Return True when :meth:`peek` may find a record."""
         return self.index < len(self.records) or self._reader is not None or bool(self.chunks)
 
+    def head_stamp(self) -> int:
+        """Return when the next record was written, by its timestamp or its batch's, in ms; -1: not known."""
+        if self.index < len(self.records):
+            stamp: int = self.records[self.index].timestamp
+            return stamp
+        if self._reader is not None:
+            return self._reader.stamp
+        batches = self.chunks[0].batches if self.chunks else ()
+        return batches[0][3] if batches else -1
+
     def peek(self, finished: Callable[[Chunk], None], records_max: int = SLICE_RECORDS) -> Any | None:
         """The next record, or None.
 

@@ -141,7 +141,7 @@ class RecordBuffer:
         self.wake()
 
     def look_again(self) -> None:
-        """Let no run of records go on: a bound was set or lifted, or a stream leads. The order stays as it is."""
+        """Let no run of records go on: a bound was set or lifted, a stream leads, or heads decide."""
         self.streams = dict(self.streams)
         self.wake()
 
@@ -199,7 +199,7 @@ class RecordBuffer:
             stream = self.turns.current(wanted)
             if stream is None:
                 return None
-            record = self._peek(stream, self.turns.left_in_slice)
+            record = self._peek(stream, self.turns.unpacked_at_a_time)
             if record is None or not self._announce(stream, record.offset):
                 self.turns.next()
                 continue

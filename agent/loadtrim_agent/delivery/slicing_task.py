@@ -43,12 +43,13 @@ from loadtrim_agent.wire.ownership_records import LoadRecord, PromiseRecord
 from .listener import Listener
 from .loads_task import LoadsTask
 from .metering_task import MeteringTask
+from .oldest_first import OldestFirst
 from .own_arrivals import Arrived, OwnArrivals
-from .partition_stream import Stream
+from .partition_stream import SLICE_RECORDS, Stream
 from .ports import Member
 from .record_buffer import RecordBuffer
 
-__all__ = ["SlicingTask", "pause_seconds"]
+__all__ = ["SlicingTask", "pause_seconds", "turn_of"]
 
 log = logging.getLogger("loadtrim")
 
@@ -71,6 +72,13 @@ REST_HANDOFFS = 4.0
 def pause_seconds(look_seconds: float) -> float:
     """Return the time to the next look, after one that took so much of the agent's time."""
     return max(LOOK_SECONDS, look_seconds / LOOK_SHARE)
+
+
+def turn_of(snapshot: MeterSnapshot, objective_seconds: float) -> OldestFirst:
+    """Return the order of turns that are about as long as the time between two looks, by what records cost."""
+    cost = max((seen.cost.mean for seen in snapshot.partitions if seen.cost is not None), default=0.0)
+    records = int(LOOK_SECONDS / cost) if cost > 0.0 else SLICE_RECORDS
+    return OldestFirst(min(max(records, 1), SLICE_RECORDS), objective_seconds, snapshot.clock_offset_seconds)
 
 
 class SlicingTask:
@@ -196,15 +204,22 @@ class SlicingTask:
         return SlicingOff.NOTHING if why.passing else why
 
     async def run(self) -> None:
-        """Look for ever: every 20 ms while much waits, once for what was fetched while little does."""
+        """Look for ever: every 20 ms while much waits, once for what was fetched while little does.
+
+        While much waits the oldest is delivered first.
+        """
         if self._unwanted:
             return
+        assert self._buffer is not None, "attached at the start"
         took = 0.0
         while True:
             await self._fetched.wait()
             await asyncio.sleep(pause_seconds(took))
             began = boot_time()
-            if not self.look():
+            much = self.look()
+            if self._buffer.turns.go_by_heads(turn_of(self._snapshot(), self._objective) if much else None):
+                self._buffer.look_again()
+            if not much:
                 self._fetched.clear()
             took = boot_time() - began
 

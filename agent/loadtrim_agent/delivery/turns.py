@@ -1,6 +1,7 @@
 """The order in which streams have their turn: round by round, a slice each, new acquisitions first.
 
-Streams with a bound come before all others, until it is reached.
+Streams with a bound come before all others, until it is reached. While the agent wants it, each turn is that of the
+stream whose next record is oldest (:mod:`.oldest_first`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Collection
 from loadtrim_agent.common.partition import Partition
 
 from .bounds import Bounds
+from .oldest_first import OldestFirst
 from .partition_stream import SLICE_RECORDS, Stream
 
 __all__ = ["TurnOrder"]
@@ -27,6 +29,10 @@ class TurnOrder:
         self.left_in_slice = SLICE_RECORDS
         """User: records of the present stream before the next one's turn."""
         self.bounds = Bounds()
+        self.oldest_first: OldestFirst | None = None
+        """Agent: the order of turns; None: round by round."""
+        self._begins = True
+        """User: the present stream has had nothing of its turn yet."""
         self._turn: deque[Stream] = deque()
         """User: streams with something to deliver, whether or not it may be, in the order of their turns."""
         self._fed: deque[Stream] = deque()
@@ -52,6 +58,16 @@ class TurnOrder:
         stream.led = True
         self._leading.append(stream)
         return True
+
+    def go_by_heads(self, wish: OldestFirst | None) -> bool:
+        """Let turns go by the oldest head from now on; None: round by round.
+
+        Returns:
+            Whether that begins, so that the present turn is too long.
+        """
+        began = wish is not None and self.oldest_first is None
+        self.oldest_first = wish
+        return began
 
     # -- user's thread -------------------------------------------------------------------------------------------
 
@@ -80,12 +96,17 @@ class TurnOrder:
             wanted: of these partitions; empty: of all.
         """
         self.order()
-        if self.left_in_slice <= 0:
+        wish = self.oldest_first
+        if wish is not None:
+            self._let_oldest_be_next(wish, wanted)
+        elif self.left_in_slice <= 0:
             self.next()
         if self._leading:
             self._leading_first()
         if self.bounds.until:
             self._bounded_first(wanted)
+        if wish is not None:
+            self.left_in_slice = min(self.left_in_slice, wish.records)
         for _ in range(len(self._turn)):
             if not self._turn:
                 return None
@@ -93,6 +114,7 @@ class TurnOrder:
             # As may_deliver() says, without the call.
             eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
             if eligible and stream.has_more() and not (self.bounds.until and self.bounds.reached(stream)):
+                self._begins = False
                 return stream
             self.next()
         return None
@@ -107,6 +129,11 @@ class TurnOrder:
         eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
         return eligible and not (self.bounds.until and self.bounds.reached(stream))
 
+    @property
+    def unpacked_at_a_time(self) -> int:
+        """Return how many records are unpacked for a turn: where heads decide, more than it has, to know the next."""
+        return self.left_in_slice if self.oldest_first is None else SLICE_RECORDS
+
     def _bounded_first(self, wanted: Collection[Partition]) -> None:
         """Let the first stream that has a bound, and something below it, have its turn."""
         for stream in self.bounds.streams():
@@ -118,8 +145,28 @@ class TurnOrder:
                 self.left_in_slice = SLICE_RECORDS
             return
 
+    def _let_oldest_be_next(self, wish: OldestFirst, wanted: Collection[Partition]) -> None:
+        """Let the stream with the oldest head have its turn, where one begins."""
+        present = self._turn[0] if self._turn else None
+        goes_on = present is not None and present.has_more() and self.may_deliver(present, wanted)
+        if goes_on and self.left_in_slice > 0 and not self._begins:
+            return
+        if not self._begins:
+            self._rotate()
+        # While user code seeks, a stream may have chunks and nothing to deliver.
+        able = [s for s in self._turn if self.may_deliver(s, wanted) and not s.seeking and s.has_more()]
+        oldest = wish.of(able)
+        if oldest is not None and oldest is not self._turn[0]:
+            self._turn.remove(oldest)
+            self._turn.appendleft(oldest)
+        self.left_in_slice = wish.records
+
     def next(self) -> None:
         """End the present stream's turn."""
+        self._rotate()
+        self._leading_first()
+
+    def _rotate(self) -> None:
         if self._turn:
             stream = self._turn.popleft()
             stream.let_go()
@@ -127,7 +174,7 @@ class TurnOrder:
             if stream.queued:
                 self._turn.append(stream)
         self.left_in_slice = SLICE_RECORDS
-        self._leading_first()
+        self._begins = True
 
     def _leading_first(self) -> None:
         """Let streams that lead have their turn, each with a slice of its own."""

@@ -19,13 +19,15 @@ from loadtrim_agent.delivery.gate import DeliveryGate
 from loadtrim_agent.delivery.listener import IncrementalRebalanceListener, Listener
 from loadtrim_agent.delivery.loads_task import LoadsTask
 from loadtrim_agent.delivery.metering_task import MeteringTask
+from loadtrim_agent.delivery.oldest_first import OldestFirst
 from loadtrim_agent.delivery.own_arrivals import Arrived
-from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.partition_stream import SLICE_RECORDS, Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
-from loadtrim_agent.delivery.slicing_task import LOOK_SECONDS, SlicingTask, pause_seconds
+from loadtrim_agent.delivery.slicing_task import LOOK_SECONDS, SlicingTask, pause_seconds, turn_of
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
+from loadtrim_agent.metering.cost import Cost
 from loadtrim_agent.metering.meter import MeterConfig, MeterSnapshot
-from loadtrim_agent.metering.readings import PartitionWork
+from loadtrim_agent.metering.readings import PartitionSnapshot, PartitionState, PartitionWork
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.planning.slicing import SlicingOff
 from loadtrim_agent.protocol import commands as c
@@ -249,6 +251,51 @@ async def test_all_in_time_is_left_alone_and_little_is_not_looked_at() -> None:
     house.fetched(P1, 10)
     assert house.task.look()
     assert house.promises() == []
+
+
+async def test_the_oldest_head_is_first_while_much_waits() -> None:
+    """Round by round again as soon as little waits."""
+    house = House()
+    turns = house.buffer.turns
+    running = asyncio.create_task(house.task.run())
+    house.fetched(P0, 10)
+    await asyncio.sleep(3 * LOOK_SECONDS)
+    assert turns.oldest_first is None
+    house.fetched(P1, 10)
+    streams = house.buffer.streams
+    await asyncio.sleep(3 * LOOK_SECONDS)
+    assert turns.oldest_first == turn_of(house.metering.snapshot, OBJECTIVE)
+    assert house.buffer.streams is not streams, "the run of now ends"
+    streams = house.buffer.streams
+    await asyncio.sleep(3 * LOOK_SECONDS)
+    assert house.buffer.streams is streams, "once"
+    house.buffer.take_many((), None)
+    house.buffer.take_many((), None)
+    await asyncio.sleep(3 * LOOK_SECONDS)
+    assert turns.oldest_first is None
+    running.cancel()
+
+
+@pytest.mark.parametrize(("cost", "records"), [(1.0, 1), (0.006, 3), (1e-5, SLICE_RECORDS), (0.0, SLICE_RECORDS)])
+async def test_a_turn_of_the_oldest_is_as_long_as_a_look(cost: float, records: int) -> None:
+    house = House()
+    partitions = tuple(
+        PartitionSnapshot(
+            partition=partition,
+            state=PartitionState.RUNNING,
+            position=0,
+            committed=0,
+            end_offset=0,
+            lag_records=0,
+            lag_seconds=0.0,
+            arrival_rate=20.0,
+            cost=known,
+            queue_seconds=0.0,
+        )
+        for partition, known in ((P0, Cost(cost, 0.0)), (P1, None))
+    )
+    house.metered(partitions=partitions, clock_offset_seconds=3.0)
+    assert turn_of(house.metering.snapshot, OBJECTIVE) == OldestFirst(records, OBJECTIVE, 3.0)
 
 
 async def test_what_is_not_fetched_yet_counts() -> None:

@@ -220,6 +220,12 @@ class Reader:
     def chunk(self) -> Chunk:
         return self._chunk
 
+    @property
+    def stamp(self) -> int:
+        """Return when the open batch began, or the one that is opened next, in ms; -1: not known."""
+        number = self._number - 1 if self._left else self._number
+        return self._chunk.batches[number][3] if 0 <= number < len(self._chunk.batches) else -1
+
     def read(self, records_max: int) -> list[ConsumerRecord[Any, Any]]:
         """The next records: so many, fewer only where the chunk ends or something is wrong.
 

@@ -1,11 +1,11 @@
 """Records that wait, and a member that works on them: exact to the record, without an event per record.
 
 Theory of operation. Between two events of the group (a report, a decision, a handoff) nothing that one member does
-touches another. So a member is not advanced record by record on the group's agenda, but in one go up to the next
-moment at which somebody looks: *lazily*. Its own order is the real one's: the oldest head of the partitions that it
-owns first, one record of a partition at a time, as many partitions at once as it has concurrency. Time stamps may lie
-in the future of a queue (a second's arrivals are put in when the second begins): a record is seen ``FETCH_SECONDS``
-after its stamp, not before.
+touches another. So a member is not advanced record by record on the group's agenda, but in one go up to the next moment
+at which somebody looks: *lazily*. Its own order is that of real members that slice, while much waits: the oldest head
+of the partitions that it owns first, one record of a partition at a time, as many partitions at once as it has
+concurrency. Time stamps may lie in the future of a queue (a second's arrivals are put in when the second begins): a
+record is seen ``FETCH_SECONDS`` after its stamp, not before.
 
 A record that is in hand when somebody looks counts as waiting, and is settled when the member is advanced over its end.
 """
