@@ -16,11 +16,11 @@ from loadtrim_agent.wire.ownership_records import MemberEntry, PromiseRecord
 
 from .ownership import Ownership
 
-__all__ = ["TAKEN_EARLY_MAX", "Promises"]
+__all__ = ["REMEMBERED_MAX", "Promises"]
 
 
-TAKEN_EARLY_MAX = 1_000
-"""Chosen: whoever may write to the topic can make no member remember more."""
+REMEMBERED_MAX = 1_000
+"""Chosen: whoever may write to the topic can make no member remember more. Copies of an append land within seconds."""
 
 
 class Promises:
@@ -33,8 +33,8 @@ class Promises:
         """Receiver -> promises to it that counted so far."""
         self._own: Counter[tuple[str, str]] = Counter()
         """The same of one giver: (receiver, giver) -> promises."""
-        self._taken_early: dict[PromiseRecord, None] = {}
-        """Promises that were taken back before they were read: appends may overtake each other."""
+        self._known: dict[PromiseRecord, None] = {}
+        """The last promises that were read, or taken back before: appends land twice, and overtake each other."""
         self._whole = True
         """Every record of the generation was read, so this fold is that of all members."""
 
@@ -43,7 +43,7 @@ class Promises:
         self._open = {}
         self._turns.clear()
         self._own.clear()
-        self._taken_early.clear()
+        self._known.clear()
         self._whole = True
 
     def gap(self) -> None:
@@ -87,9 +87,9 @@ class Promises:
             return False
         if record.taken_back:
             return self._take_back(msgspec.structs.replace(record, taken_back=False))
-        if record in self._taken_early:
-            del self._taken_early[record]
+        if record in self._known:
             return False
+        self._remember(record)
         entry = members.get(record.target)
         able = entry is not None and partition.topic in entry.topics and record.target != record.source
         # Appends may overtake each other: until the first promise of a partition is taken back, a second is void.
@@ -104,9 +104,14 @@ class Promises:
         if self._open.get(promise.key) == promise:
             del self._open[promise.key]
             return True
-        if len(self._taken_early) < TAKEN_EARLY_MAX:
-            self._taken_early[promise] = None
+        self._remember(promise)
         return False
+
+    def _remember(self, promise: PromiseRecord) -> None:
+        """Count no copy of it, whatever became of it."""
+        self._known[promise] = None
+        if len(self._known) > REMEMBERED_MAX:
+            del self._known[next(iter(self._known))]
 
     def released(self, partition: Partition) -> PromiseRecord | None:
         """A release of a partition counted: return the promise that it ends, wherever the partition went."""

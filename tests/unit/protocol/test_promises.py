@@ -7,7 +7,7 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.ownership import Ownership
-from loadtrim_agent.protocol.promises import TAKEN_EARLY_MAX, Promises
+from loadtrim_agent.protocol.promises import REMEMBERED_MAX, Promises
 from loadtrim_agent.wire.codec import decode, encode
 from loadtrim_agent.wire.envelope import UnreadableRecord
 from loadtrim_agent.wire.ownership_records import MemberEntry, PromiseRecord
@@ -143,11 +143,30 @@ def test_a_promise_that_was_taken_back_before_it_was_read_never_counts() -> None
     assert promises.apply(promise(at=2.0), owners(), MEMBERS), "it would have stayed open until the next generation"
 
 
-def test_words_that_take_back_what_was_never_promised_are_remembered_up_to_a_bound() -> None:
+def test_a_copy_of_a_promise_that_was_taken_back_never_counts() -> None:
+    """An append that is sent again may land twice: seed 2334014072 of the simulation."""
     promises = Promises()
-    for number in range(TAKEN_EARLY_MAX + 5):
+    promises.apply(promise(), owners(), MEMBERS)
+    promises.apply(promise(taken_back=True), owners(), MEMBERS)
+    for _ in range(2):
+        assert not promises.apply(promise(), owners(), MEMBERS)
+
+
+def test_a_copy_of_a_void_promise_never_counts() -> None:
+    """Its giver takes nothing back that did not count."""
+    promises = Promises()
+    promises.apply(promise("a", "c"), owners(), MEMBERS)
+    assert not promises.apply(promise("a", "b", at=0.5), owners(), MEMBERS)
+    promises.apply(promise("a", "c", taken_back=True), owners(), MEMBERS)
+    assert not promises.apply(promise("a", "b", at=0.5), owners(), MEMBERS)
+
+
+def test_promises_are_remembered_up_to_a_bound() -> None:
+    promises = Promises()
+    for number in range(REMEMBERED_MAX + 5):
         promises.apply(promise(at=float(number), taken_back=True), owners(), MEMBERS)
-    assert len(promises._taken_early) == TAKEN_EARLY_MAX
+    assert len(promises._known) == REMEMBERED_MAX
+    assert not promises.apply(promise(at=REMEMBERED_MAX + 4.0), owners(), MEMBERS), "the last ones"
 
 
 def test_after_a_gap_nothing_counts_until_the_next_generation() -> None:
