@@ -137,7 +137,8 @@ class TurnOrder:
     def _bounded_first(self, wanted: Collection[Partition]) -> None:
         """Let the first stream that has a bound, and something below it, have its turn."""
         for stream in self.bounds.streams():
-            if not (stream.queued and self.may_deliver(stream, wanted) and stream.has_more()):
+            able = stream.queued and self.may_deliver(stream, wanted) and not stream.seeking
+            if not (able and stream.has_more()):
                 continue
             if self._turn[0] is not stream and stream in self._turn:
                 self._turn.remove(stream)

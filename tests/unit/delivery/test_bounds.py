@@ -89,6 +89,15 @@ async def test_what_may_not_be_delivered_is_not_first(why: str) -> None:
     assert next_ones(buffer, 2) == [(1, 0), (1, 1)]
 
 
+async def test_while_user_code_seeks_in_it_others_have_their_turn() -> None:
+    """Nothing was delivered until the agent had carried the seek out, and user code did not sleep meanwhile."""
+    buffer = handout_of(ONE, TWO)
+    stream = bind(buffer, ONE, 2)
+    buffer.seek(stream, 0)
+    assert buffer._ready(())
+    assert next_ones(buffer, 4) == [(1, 0), (1, 1), (1, 2)]
+
+
 async def test_the_agent_is_told_at_the_bound_and_not_of_each_record() -> None:
     buffer = handout_of(ONE, TWO)
     stream, told = bind(buffer, ONE, 2), told_of(buffer)
