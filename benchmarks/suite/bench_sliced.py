@@ -186,10 +186,10 @@ async def run(context: BenchmarkContext) -> Finding:
         setting=(
             f"Policy `objective`, packer `trim`, LOADTRIM_SLA_SHARE={SHARE:g}, LOADTRIM_SLICING=auto (`/off`: off), "
             "real processes that take their real time to start. Keys fall on partitions by chance, but for "
-            "`skewed` and `iccbdc22`; one burst a second, but for `-even`. `trace`: the recorded 10-minute trace, 5 partitions, "
-            "5.9 ms a record, W = 0.5 s; `skewed`: half of it on 2 of 9; `iccbdc22`: experiment 1, 10 ms, W = 5 s; "
-            "`day`: 200 to 400 records/s within half an hour, 9 partitions, 10 s more for each start; `constant`: 222 "
-            "records/s with 10 % noise on 3 members of 9 partitions."
+            "`skewed` and `iccbdc22`; one burst a second, but for `-even`. `trace`: the recorded 10-minute trace, 5 "
+            "partitions, 5.9 ms a record, W = 0.5 s; `skewed`: half of it on 2 of 9; `iccbdc22`: experiment 1, 10 ms, "
+            "W = 5 s; `day`: 200 to 400 records/s within half an hour, 9 partitions, 10 s more for each start; "
+            "`constant`: 222 records/s with 10 % noise on 3 members of 9 partitions."
         ),
         figures=tuple(figures),
         details=details,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
@@ -139,6 +139,20 @@ class Judge:
     late: dict[LateCause, int] = field(default_factory=dict)
     latency_seconds: float = 0.0
     """Time stamp to done by the log's clock, summed over the records of ``in_time`` and ``late``; never negative."""
+    came: int = 0
+    """Records that were fetched as they came, and in time."""
+    came_seconds: float = 0.0
+    """Time stamp to the fetch, summed over them."""
+
+    def add_came(self, runs: Iterable[tuple[float, int]], at: float) -> None:
+        """Count records, as (first time stamp, records) per run, that were fetched as they came.
+
+        What was late then says nothing of what the others take: its producer's clock may be off.
+        """
+        for timestamp, records in runs:
+            if timestamp >= 0.0 and at - timestamp <= self.objective_seconds:
+                self.came += records
+                self.came_seconds += records * max(0.0, at - timestamp)
 
     def add_in_time(self, records: int) -> None:
         """Count records that were in time as far as is known."""

@@ -200,7 +200,9 @@ class Meter:
             return
         at = self._log_time(now if answered_at is None else min(answered_at, now))
         at = max(at, part.acquired_at)
-        part.fetched(at, runs_of(timestamps, self._grid, at, counts), next_offset, end_offset, size_bytes)
+        runs = runs_of(timestamps, self._grid, at, counts)
+        if part.fetched(at, runs, next_offset, end_offset, size_bytes):
+            self._judge.add_came(runs, at)
 
     def unpacked(self, partition: Partition, size_bytes: int) -> None:
         """Records of one partition turned out to be so large, uncompressed."""
@@ -353,6 +355,7 @@ class Meter:
             for cause, count in sorted(judge.late.items())
             if count > told.late.get(cause, 0)
         }
+        came = judge.came - told.came
         report = ReportRecord(
             group=self._config.group,
             member=member,
@@ -374,6 +377,7 @@ class Meter:
             in_time=judge.in_time - told.in_time,
             unknown=judge.unknown - told.unknown,
             latency_seconds=round(max(0.0, judge.latency_seconds - told.latency_seconds), 6),
+            arrival_delay=round((judge.came_seconds - told.came_seconds) / came, 6) if came > 0 else None,
             slot_seconds=self._config.slot_seconds,
             slots_start=slots_start,
             slots=slots,

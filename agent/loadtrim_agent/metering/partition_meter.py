@@ -197,8 +197,8 @@ class PartitionMeter:
         next_offset: int,
         end_offset: int | None,
         size_bytes: int,
-    ) -> None:
-        """A batch came, cut into runs; see :meth:`Meter.fetched`."""
+    ) -> bool:
+        """A batch came, cut into runs; see :meth:`Meter.fetched`. Returns whether it was fetched as it came."""
         lagged, known_end = self.lag, self.arrivals.end_offset is not None
         seen_at, held_back = self.arrivals.seen_at, self.queue.records > 0
         count = sum(records for _, records in runs)
@@ -217,6 +217,7 @@ class PartitionMeter:
         self.fetched_offset = next_offset
         self._bytes += size_bytes
         self._grew(now, lagged, known_end)
+        return known_end and not lagged
 
     def unpacked(self, size_bytes: int) -> None:
         """Records turned out to be so large; see :meth:`Meter.unpacked`."""

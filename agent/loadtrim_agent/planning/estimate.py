@@ -69,6 +69,8 @@ SHAPE_JUMP = 1.5
 BURST = TAUS_SECONDS.index(0.1)
 UNSIZED_STATES = frozenset({"paused", "blocked"})
 STARTUP_SAMPLES = 20
+ARRIVAL_DELAY_SHARE_MAX = 0.25
+"""Of the objective: no more is kept free for what records take to come, for replicas cannot help it. Chosen."""
 NOTHING = ArrivalCurve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
 
 
@@ -146,7 +148,12 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         late=sum(entry.late for entry in sized),
         throughput=sum(entry.done_rate for entry in observation.partitions.values()),
         cost=cost,
-        overhead_seconds=_overhead(config, quantile(observation.handoffs_seconds, 0.5) if slicing else None, cost),
+        overhead_seconds=_overhead(
+            config,
+            1.5 * cost
+            + (_or(quantile(observation.handoffs_seconds, 0.5), 0.0) if slicing else 0.0)
+            + _arrival_delay(observation, config),
+        ),
         handoff_seconds=handoff,
         restoring_seconds=restoring_seconds(observation.handoffs_seconds, cost),
         slicing=slicing,
@@ -178,13 +185,18 @@ def late_records(lag: int, lag_seconds: float, objective_seconds: float) -> floa
     return lag * (1.0 - objective_seconds / lag_seconds)
 
 
-def _overhead(config: PlanConfig, handoff_seconds: float | None, cost: float) -> float:
-    """o: what a record in hand, and where members slice a usual handoff, may take off the objective.
+def _overhead(config: PlanConfig, needed_seconds: float) -> float:
+    """o: what the record in hand, the way of a record to its member, and a usual handoff may take off the objective.
 
     Half of it at most: handoffs that hung must not ask for twice the replicas.
     """
-    needed = 1.5 * cost + (handoff_seconds or 0.0)
-    return min(max(config.handoff_seconds, needed), config.sla_seconds / 2)
+    return min(max(config.handoff_seconds, needed_seconds), config.sla_seconds / 2)
+
+
+def _arrival_delay(observation: Observation, config: PlanConfig) -> float:
+    """Return the age of records when they can be fetched: producers linger, and transactions keep them back."""
+    known = [member.arrival_delay for member in observation.members.values() if member.arrival_delay is not None]
+    return min(statistics.median(known), ARRIVAL_DELAY_SHARE_MAX * config.sla_seconds) if known else 0.0
 
 
 def _or(value: float | None, default: float) -> float:

@@ -251,6 +251,10 @@ class _PartitionTrack:
         )
 
 
+def _smoothed(before: float | None, told: float | None, take: float) -> float | None:
+    return told if before is None else before if told is None else before + (told - before) * take
+
+
 def _persistent_backlog(report: PartitionReport) -> float:
     return float(report.lag_min if report.lag_min is not None else max(0, report.lag - report.arrived))
 
@@ -371,6 +375,7 @@ class History:
             concurrency=report.concurrency,
             capacity_known=report.capacity_known,
             untold=report.untold,
+            arrival_delay=_smoothed(old.arrival_delay if old else None, report.arrival_delay, take),
             slicing_off=report.slicing_off,
             speed=report.speed,
             busy_seconds=report.busy_seconds,

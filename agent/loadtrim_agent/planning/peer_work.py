@@ -134,9 +134,7 @@ class PeerWork:
                 continue  # each number that it tells is within its bounds, and together they are too much
         return found
 
-    def _changes(
-        self, group: GroupNow, member: str, told: _Told, moved: Sequence[_Moved]
-    ) -> list[tuple[float, float]]:
+    def _changes(self, group: GroupNow, member: str, told: _Told, moved: Sequence[_Moved]) -> list[tuple[float, float]]:
         """(when, work) that came to a member since it told, or went from it; ``moved``: what it took or gave since."""
         changes = [(at, seconds * _rate(member, told, moved, at)) for at, seconds in self._came if at > told.at]
         for promise in group.promises.values():

@@ -72,8 +72,7 @@ class Outcome(enum.StrEnum):
 
     NONE = "none"
     """Everything fits: nothing to do."""
-    MOVE = "move"
-    """Partitions move, the number of replicas stays."""
+    MOVE = "move"  # of partitions, with as many replicas as before
     UP = "up"
     DOWN = "down"
     HOLD = "hold"
@@ -311,6 +310,8 @@ class MemberObservation:
     """False: the member was never saturated, and may be able to give more, or less, than ``concurrency``."""
     untold: str
     """Reason why nobody knows when its records are done; empty: it is known."""
+    arrival_delay: float | None = None
+    """Seconds from a record's time stamp until it can be fetched, smoothed; None: not measured."""
     slicing_off: str | None = None
     """Reason why it passes nothing on by its own decision; empty: it does; None: it cannot."""
     speed: float
@@ -444,8 +445,7 @@ class Variation(Moving):
     correlation: float
     """How much partitions vary together, 0 .. 1."""
     dispersion: float = 0.0
-    """Variance of the cost of a record over its mean, busy seconds: a window with work w varies by w x scatter on top,
-    because records of one number do not cost the same."""
+    """Variance of a record's cost over its mean, busy seconds: a window with work w varies by w x this on top."""
     chance_share: float = 1.0
     """Variance of what comes in single partitions over that of chance, 0 .. 1: less where dealt out in turn."""
 

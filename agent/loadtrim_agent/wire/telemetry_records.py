@@ -154,6 +154,8 @@ class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):
     drained victim."""
     latency_seconds: Sum | None = None
     """Seconds from time stamp to done, summed over the records of ``in_time`` and ``late``. None: not measured."""
+    arrival_delay: Seconds | None = None
+    """Mean seconds from time stamp to fetch, of the records that were fetched as they came, and in time. None: none."""
     latency_counts: tuple[tuple[Seconds, Count], ...] = ()
     """(upper bound in seconds, records done no later than that and later than the bound before), empty ones left out:
     counts of several members and intervals add up bound by bound. A record above all bounds is in none."""

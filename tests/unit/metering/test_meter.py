@@ -181,6 +181,33 @@ class TestReport:
         assert len(meter.report(T + 5000, "m1", 7, 0).handoffs) == HANDOFFS_MAX
 
 
+class TestArrivalDelay:
+    def test_it_is_that_of_records_that_are_fetched_as_they_come(self) -> None:
+        feed = Feed(Meter(CONFIG), own_clock_ahead=3.0)
+        feed.meter.clock_offset(3.0, 0.001)
+        feed.acquire(T)
+        feed.append(T + 0.10)
+        feed.fetch(T + 0.15)
+        feed.append(T + 0.16, T + 0.17)
+        feed.fetch(T + 0.30)  # behind a record in hand: that was the member's own doing
+        feed.finish(T + 0.4, 3, 0.01)
+        feed.append(T + 0.50)
+        feed.fetch(T + 0.53)
+        assert feed.report(T + 1.0, 1).arrival_delay == pytest.approx(0.04, abs=1e-4)
+        assert feed.report(T + 2.0, 2).arrival_delay is None, "nothing came"
+
+    def test_a_producer_whose_clock_is_off_says_nothing(self) -> None:
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.append(T - 3_600.0)
+        feed.fetch(T + 0.1)
+        feed.finish(T + 0.2, 1, 0.01)
+        assert feed.report(T + 1.0, 1).arrival_delay is None
+        feed.append(T + 5.0)
+        feed.fetch(T + 1.1)
+        assert feed.report(T + 2.0, 2).arrival_delay == 0.0, "none comes before it was sent"
+
+
 class TestRates:
     def test_the_last_owners_rate_stands_for_the_time_before(self) -> None:
         """A partition that came a second ago had no rate, so its owner looked idle just before the next burst."""

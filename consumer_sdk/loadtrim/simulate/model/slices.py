@@ -2,8 +2,8 @@
 
 What each of them knows is as old as it would be: its own queues as they are, the others' queues as their ``load``
 records told them up to half a second ago, or when a burst came, the rate of each partition as measured up to the last
-whole second, and what was promised or released since. Promises are known at the moment they are made; members of a real group read them on the
-log (docs/decisions/placement.md#slicing).
+whole second, and what was promised or released since. Promises are known at the moment they are made; members of a
+real group read them on the log (docs/decisions/placement.md#slicing).
 """
 
 from __future__ import annotations

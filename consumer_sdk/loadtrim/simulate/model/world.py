@@ -259,7 +259,9 @@ class World:
             if member.fetched[index] == end:
                 member.meter.observed(queue.partition, self.now, end)
         report = member.meter.report(self.now, member.name, self.generation, member.sequence)
-        report = msgspec.structs.replace(report, slicing_off=slicing_off)
+        # What is fetched is told to the meter when it is looked at, which is later than in the agent.
+        delay = None if report.arrival_delay is None else FETCH_SECONDS
+        report = msgspec.structs.replace(report, slicing_off=slicing_off, arrival_delay=delay)
         self.tally.late_by_cause.update(report.late)
         parts = split_report(report)
         member.sequence = parts[-1].sequence + 1
