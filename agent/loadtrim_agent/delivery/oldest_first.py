@@ -3,9 +3,9 @@
 Round by round a turn has 64 records. At 6 ms each the others wait for 0.4 s, while what came to that one meanwhile is
 done before them. Where little waits that does no harm, and nothing here is asked for.
 
-Timestamps are producers', and no producer may keep the others from being delivered. So what is older than a limit
-counts as just so old. So does what is further ahead than that, or has no timestamp. Of streams that are equally old
-each has its turn.
+Timestamps are producers', and no producer may keep the others from being delivered. So what is older than a limit, the
+objective, counts as half so old. So does what is further ahead than that, or has no timestamp. What is late already
+thus comes before what is young, and behind what is about to be late. Of streams that are equally old each has its turn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OldestFirst:
     records: int
     """Records of one turn, >= 1."""
     seconds: float
-    """Invariant: no record counts as older."""
+    """The limit: what is older counts as half so old."""
     clock_offset_seconds: float = 0.0
     """This host's clock less the log's."""
 
@@ -43,7 +43,7 @@ class OldestFirst:
         for stream in streams:
             stamp = stream.head_stamp() / 1000
             if not begin <= stamp <= end:
-                stamp = begin
+                stamp = now - self.seconds / 2.0
             if stamp < oldest:
                 found, oldest = stream, stamp
         return found

@@ -74,11 +74,16 @@ def pause_seconds(look_seconds: float) -> float:
     return max(LOOK_SECONDS, look_seconds / LOOK_SHARE)
 
 
-def turn_of(snapshot: MeterSnapshot, objective_seconds: float) -> OldestFirst:
-    """Return the order of turns that are about as long as the time between two looks, by what records cost."""
+def turn_of(snapshot: MeterSnapshot, objective_seconds: float) -> OldestFirst | None:
+    """Return the order of turns that are about as long as the time between two looks, by what records cost.
+
+    None: turns round by round are no longer than that, and cost nothing to choose.
+    """
     cost = max((seen.cost.mean for seen in snapshot.partitions if seen.cost is not None), default=0.0)
-    records = int(LOOK_SECONDS / cost) if cost > 0.0 else SLICE_RECORDS
-    return OldestFirst(min(max(records, 1), SLICE_RECORDS), objective_seconds, snapshot.clock_offset_seconds)
+    records = max(1, int(LOOK_SECONDS / cost)) if cost > 0.0 else SLICE_RECORDS
+    if records >= SLICE_RECORDS:
+        return None
+    return OldestFirst(records, objective_seconds, snapshot.clock_offset_seconds)
 
 
 class SlicingTask:
@@ -159,6 +164,8 @@ class SlicingTask:
         """A promise was read, and folded into the group's."""
         if not self._unwanted:
             self._promises = self._group().slices.promises
+            if record.target == self._group().member:
+                self._arrivals.expected_rate(record.key)  # of an earlier promise, or of the one that is taken back
             if self._promises.get(record.key) is record:
                 self._work.promised(boot_time(), record)
                 if record.rate and record.target == self._group().member:
@@ -246,15 +253,17 @@ class SlicingTask:
     def _choice(self, own: list[Own], capacity: float) -> Slice | None:
         group, now = self._group(), boot_time()
         victims = group.plan.victims if group.plan is not None else ()
-        members = group.assignment.members if group.assignment is not None else {}
+        entries = group.assignment.members if group.assignment is not None else {}
+        topics = {entry.partition.topic for entry in own if entry.movable}
+        members = {member for member, entry in entries.items() if topics.issubset(entry.topics)}
         promises = group.slices.promises
         peers = self._work.peers(
             GroupNow(
                 now=now,
                 me=group.member,
-                members=members.keys(),
+                members=members,
                 away=group.leaving.union(victims),
-                silent_seconds=SILENT_LOADS * load_seconds(len(members)),
+                silent_seconds=SILENT_LOADS * load_seconds(len(entries)),
                 promises=promises,
                 mine=[(each.target, each.work) for each in group.slices.own.values() if not each.counts],
                 capacity=capacity,

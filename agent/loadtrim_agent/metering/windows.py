@@ -188,6 +188,7 @@ class SlidingWindows:
     def restart(self) -> None:
         """Windows do not reach over this moment: the time before it was not observed. What is known stays."""
         self._prefix = [0.0]
+        self._before = None
 
     def recent(self, slots: int) -> tuple[float, int]:
         """Records in the last grid slots, and how many of the wanted slots were observed.

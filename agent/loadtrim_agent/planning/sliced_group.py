@@ -25,19 +25,22 @@ OLDER = "version"
 def slicing_of(observation: Observation, group: GroupState) -> tuple[bool, dict[str, str]]:
     """Return whether all members pass partitions on, and those that do not though others do, with the reason.
 
-    A member that leaves, or has told nothing lately, does not count.
+    A member that leaves, or has told nothing lately, does not count. Where nobody has, all of them stand by what they
+    told last. Members of unlike topics cannot pass everything on to each other.
 
     Cost: O(m).
     """
     told = {
         member: known.slicing_off
         for member, known in sorted(observation.members.items())
-        if member not in observation.silent and not group.members[member].leaving
+        if not group.members[member].leaving
     }
+    told = {member: why for member, why in told.items() if member not in observation.silent} or told
     if "" not in told.values():
         return False, {}
     unsliced = {member: OLDER if why is None else why for member, why in told.items() if why != ""}
-    return not unsliced, unsliced
+    alike = len({state.topics for state in group.members.values() if not state.leaving}) == 1
+    return alike and not unsliced, unsliced
 
 
 def left_to_plan(

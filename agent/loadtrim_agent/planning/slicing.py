@@ -116,8 +116,11 @@ class SlicingOff(enum.StrEnum):
 
     @property
     def passing(self) -> bool:
-        """Return whether it is over with the next generation at the latest, so that a group is sized as if it were."""
-        return self in (SlicingOff.MIXED, SlicingOff.LEAVING, SlicingOff.REBALANCE, SlicingOff.BLIND)
+        """Return whether it is soon over, so that a group is sized as if it were: each time would start a replica."""
+        return self in _PASSING
+
+
+_PASSING = frozenset({SlicingOff.MIXED, SlicingOff.LEAVING, SlicingOff.REBALANCE, SlicingOff.BLIND, SlicingOff.LOG})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,12 @@ async def test_a_producer_with_another_clock_keeps_nobody_from_being_delivered(s
     assert partitions(buffer, 8) == [1, 0, 1, 0, 0, 0, 1]
 
 
+async def test_what_is_late_already_makes_nothing_else_late() -> None:
+    """A backlog of one partition came before all that was in time, until that was late as well."""
+    buffer = buffer_of({ONE: (3.0 * SECONDS,) * 3, TWO: (0.8 * SECONDS, 0.3 * SECONDS)})
+    assert partitions(buffer, 5) == [1, 0, 0, 0, 1]
+
+
 async def test_own_clocks_that_are_off_are_set_right() -> None:
     """By 20 s behind the brokers, this host would take every record for one of the future, and all for equally old."""
     buffer = buffer_of({ONE: (-18.0, -19.0), TWO: (-17.0, -18.5)}, clock_offset_seconds=-20.0)

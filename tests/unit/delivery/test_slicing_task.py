@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka import ConsumerRebalanceListener
 from prometheus_client import CollectorRegistry
@@ -21,7 +22,7 @@ from loadtrim_agent.delivery.loads_task import LoadsTask
 from loadtrim_agent.delivery.metering_task import MeteringTask
 from loadtrim_agent.delivery.oldest_first import OldestFirst
 from loadtrim_agent.delivery.own_arrivals import Arrived
-from loadtrim_agent.delivery.partition_stream import SLICE_RECORDS, Stream
+from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.delivery.slicing_task import LOOK_SECONDS, SlicingTask, pause_seconds, turn_of
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
@@ -226,8 +227,31 @@ async def test_what_arrives_in_a_promised_partition_is_known_when_it_comes() -> 
     assert house.task.work_rate_of(promise.key) is None
     house.read(promise)
     assert [house.task.work_rate_of(promise.key) for _ in range(2)] == [0.3, None], "for this one handoff"
+    house.read(msgspec.structs.replace(promise, taken_back=True))
+    house.read(msgspec.structs.replace(promise, at=1.0))
+    house.read(msgspec.structs.replace(promise, at=1.0, taken_back=True))
+    assert house.task.work_rate_of(promise.key) is None, "it was taken back"
     house.read(release(1, 2, 0, OTHER, ME))
     assert house.task.work_rate_of(promise.key) is None
+
+
+async def test_who_does_not_subscribe_the_topic_keeps_nobody_from_giving() -> None:
+    """It was the idlest, was refused, and was chosen again at each look."""
+    house = House()
+    house.driver = Driver()
+    house.driver.running(0, 1, offset=0, owns={ME: (0, 1), OTHER: (), "m3": ()})
+    membership = house.driver.machine.membership
+    assert membership.assignment is not None
+    members = dict(membership.assignment.members)
+    members[OTHER] = msgspec.structs.replace(members[OTHER], topics=("another",))
+    membership.assignment = msgspec.structs.replace(membership.assignment, members=members)
+    house.task.entered()
+    house.loaded()
+    house.loaded("m3", work=0.05)
+    house.fetched(P0, 30)
+    house.fetched(P1, 40)
+    house.task.look()
+    assert [promise.target for promise in house.promises()] == ["m3"]
 
 
 async def test_what_arrives_in_what_was_promised_to_others_or_before_is_not() -> None:
@@ -256,6 +280,7 @@ async def test_all_in_time_is_left_alone_and_little_is_not_looked_at() -> None:
 async def test_the_oldest_head_is_first_while_much_waits() -> None:
     """Round by round again as soon as little waits."""
     house = House()
+    house.metered(partitions=costing(COST))
     turns = house.buffer.turns
     running = asyncio.create_task(house.task.run())
     house.fetched(P0, 10)
@@ -276,10 +301,9 @@ async def test_the_oldest_head_is_first_while_much_waits() -> None:
     running.cancel()
 
 
-@pytest.mark.parametrize(("cost", "records"), [(1.0, 1), (0.006, 3), (1e-5, SLICE_RECORDS), (0.0, SLICE_RECORDS)])
-async def test_a_turn_of_the_oldest_is_as_long_as_a_look(cost: float, records: int) -> None:
-    house = House()
-    partitions = tuple(
+def costing(cost: float) -> tuple[PartitionSnapshot, ...]:
+    """Return what is known of both partitions, where only the first has done records."""
+    return tuple(
         PartitionSnapshot(
             partition=partition,
             state=PartitionState.RUNNING,
@@ -294,8 +318,21 @@ async def test_a_turn_of_the_oldest_is_as_long_as_a_look(cost: float, records: i
         )
         for partition, known in ((P0, Cost(cost, 0.0)), (P1, None))
     )
-    house.metered(partitions=partitions, clock_offset_seconds=3.0)
+
+
+@pytest.mark.parametrize(("cost", "records"), [(1.0, 1), (0.006, 3)])
+async def test_a_turn_of_the_oldest_is_as_long_as_a_look(cost: float, records: int) -> None:
+    house = House()
+    house.metered(partitions=costing(cost), clock_offset_seconds=3.0)
     assert turn_of(house.metering.snapshot, OBJECTIVE) == OldestFirst(records, OBJECTIVE, 3.0)
+
+
+@pytest.mark.parametrize("cost", [0.0003, 1e-5, 0.0])
+async def test_where_turns_are_short_the_oldest_is_not_looked_for(cost: float) -> None:
+    """With 1,000 partitions it took as long as a record of 10 us, for nothing."""
+    house = House()
+    house.metered(partitions=costing(cost))
+    assert turn_of(house.metering.snapshot, OBJECTIVE) is None
 
 
 async def test_what_is_not_fetched_yet_counts() -> None:
@@ -490,7 +527,8 @@ async def test_where_it_is_off_by_what_happens() -> None:
     house.metered(untold=Untold.BRIEFLY)
     assert task.off() is SlicingOff.NOTHING
     house.driver.feed(e.LogFailedEvent, failed=True)
-    assert task.off() is task.lasting_off() is SlicingOff.LOG
+    assert task.off() is SlicingOff.LOG
+    assert task.lasting_off() is SlicingOff.NOTHING, "one report of it would start a replica"
     house.driver.feed(e.LogFailedEvent, failed=False)
     assert task.off() is SlicingOff.NOTHING
     house.driver.heartbeat_answered(27)

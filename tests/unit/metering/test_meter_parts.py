@@ -255,6 +255,15 @@ class TestWindows:
         windows.extend([0.0] * 5000)
         assert windows.recent(100) == (0.0, 100)
 
+    def test_a_rate_of_before_does_not_come_back(self) -> None:
+        """After each pause the promise of hours before stood again for ten seconds."""
+        windows = SlidingWindows(GRID, 10.0, rate_before=100.0)
+        slots = round(10.0 * GRID.inverse)
+        assert windows.recent(slots) == (pytest.approx(1_000.0), slots)
+        windows.extend([0.0] * 6 * slots)
+        windows.restart()
+        assert windows.recent(slots) == (0.0, 0)
+
     def test_prefix_sums_start_again_before_they_lose_records(self) -> None:
         windows = SlidingWindows(BucketGrid.of(0.1, (0.2,)), 0.5)
         for _ in range(40):

@@ -48,6 +48,19 @@ def test_newcomers_leavers_and_silent_members_are_taken_to_do_as_the_others(thre
     assert told(three, m03="setting") == (True, {})
 
 
+def test_where_all_are_silent_they_stand_by_what_they_told(three: Fleet) -> None:
+    """Telemetry that could not be read for three seconds had a group that slices ask for two more replicas."""
+    group = three.state()
+    seen = three.planner.history.observation(three.now, group)
+    members = {member: replace(known, slicing_off="") for member, known in seen.members.items()}
+    assert slicing_of(replace(seen, members=members, silent=frozenset(members)), group) == (True, {})
+
+
+def test_members_of_unlike_topics_are_no_pool(three: Fleet) -> None:
+    three.members["m02"] = replace(three.members["m02"], topics=frozenset({"other"}))
+    assert told(three) == (False, {})
+
+
 def bulky(slicing_off: str) -> Fleet:
     """Three partitions of more than half a member each: work for two members, which only three can own."""
     fleet = Fleet(CONFIG, even(3, 1.65 / COST), members=3)
