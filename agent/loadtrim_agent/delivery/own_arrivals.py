@@ -55,8 +55,10 @@ class OwnArrivals:
         return self._arrived.get(partition)
 
     def expect(self, partition: Partition, work_rate: float) -> None:
-        """The partition is promised to this member, and so many busy seconds/s arrive in it."""
-        self._expected[partition] = work_rate
+        """Note the busy seconds/s of a partition that is promised to this member; 0: it is not, or nobody knows."""
+        self._expected.pop(partition, None)
+        if work_rate:
+            self._expected[partition] = work_rate
 
     def expect_nothing(self) -> None:
         """No promise stands."""

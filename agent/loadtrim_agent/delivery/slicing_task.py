@@ -164,12 +164,11 @@ class SlicingTask:
         """A promise was read, and folded into the group's."""
         if not self._unwanted:
             self._promises = self._group().slices.promises
-            if record.target == self._group().member:
-                self._arrivals.expected_rate(record.key)  # of an earlier promise, or of the one that is taken back
-            if self._promises.get(record.key) is record:
+            stands = self._promises.get(record.key)
+            if stands is record:
                 self._work.promised(boot_time(), record)
-                if record.rate and record.target == self._group().member:
-                    self._arrivals.expect(record.key, record.rate)
+            mine = stands if stands is not None and stands.target == self._group().member else None
+            self._arrivals.expect(record.key, mine.rate if mine is not None else 0.0)
 
     def released(self, partition: Partition, target: str) -> None:
         """A release of a partition to that member was read, and folded into ownership if it counts."""
@@ -206,7 +205,7 @@ class SlicingTask:
         return SlicingOff.NOTHING if group.slices.able else SlicingOff.LOG
 
     def lasting_off(self) -> SlicingOff:
-        """Return the same as :meth:`off` but for what is over with the next generation at the latest."""
+        """Return the same as :meth:`off` but for what is soon over."""
         why = self.off()
         return SlicingOff.NOTHING if why.passing else why
 

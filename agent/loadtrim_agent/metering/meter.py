@@ -428,7 +428,7 @@ class Meter:
                 lag_seconds=part.lag_seconds(log_now),
                 arrival_rate=part.arrival_rate(),
                 cost=self._cost(part),
-                queue_seconds=0.0 if (work := self.work_of(partition)) is None else work.queue_seconds,
+                queue_seconds=work.queue_seconds if part.lag and (work := self.work_of(partition)) else 0.0,
             )
             for partition, part in sorted(self._parts.items())
         )
