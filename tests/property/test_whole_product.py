@@ -16,6 +16,7 @@ import pytest
 
 import loadtrim.managed
 import seeds
+from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
 from loadtrim_agent.delivery.transactions import Transactions
@@ -136,9 +137,18 @@ def test_a_group_is_shared_with_members_of_the_consumer_protocol() -> None:
 
 
 @pytest.mark.slow
-def test_same_seed_same_run() -> None:
-    assert simulate(3) == simulate(3)
-    assert simulate(3) != simulate(4)
+def test_same_seed_same_run_in_every_process() -> None:
+    """Else a seed that failed elsewhere is replayed without its failure. 2896430936: a set of listeners had the order
+    of their addresses, which is that of chance."""
+    runs = same_under_two_hash_seeds(
+        "import logging\n"
+        "from whole.chaos import Chaos\n"
+        "logging.disable()\n"
+        "for seed in (3, 4, 2896430936):\n"
+        "    chaos = Chaos(seed, trace=True)\n"
+        "    print(chaos.run(), list(chaos.world.trace)[-100:])\n"
+    ).splitlines()
+    assert len(runs) == len(set(runs)) == 3
 
 
 # -- the journal sees what it is there to see: each of these takes a rule out of the product

@@ -376,9 +376,12 @@ class Kernel:
         for attribute, replacement in (("monotonic", self._monotonic), ("time", self._wall_time)):
             before.append((time, attribute, getattr(time, attribute)))
             setattr(time, attribute, replacement)
-        # The hash of None, which a broker without a rack has, is an address: sets of brokers have no order to repeat.
+        # The hash of None, which a broker without a rack has, is an address, and so is that of a listener: sets of them
+        # have no order to repeat.
         before.append((ClusterMetadata, "brokers", ClusterMetadata.brokers))
         ClusterMetadata.brokers = _sorted_brokers
+        before.append((ClusterMetadata, "__init__", ClusterMetadata.__init__))
+        ClusterMetadata.__init__ = _with_listeners_in_order(ClusterMetadata.__init__)
         state = random.getstate()
         random.seed(self.rng.random())
         try:
@@ -395,6 +398,24 @@ class Kernel:
 def _sorted_brokers(cluster: ClusterMetadata) -> list[Any]:
     known = cluster._brokers or cluster._bootstrap_brokers
     return sorted(known.values(), key=str)
+
+
+class _InOrder(dict[Any, None]):
+    """As much of a set as aiokafka needs for its listeners, in the order in which they came."""
+
+    def add(self, listener: Any) -> None:
+        self[listener] = None
+
+    def remove(self, listener: Any) -> None:
+        del self[listener]
+
+
+def _with_listeners_in_order(begin: Callable[..., None]) -> Callable[..., None]:
+    def begin_in_order(cluster: Any, *arguments: Any, **named: Any) -> None:
+        begin(cluster, *arguments, **named)
+        cluster._listeners = _InOrder()
+
+    return begin_in_order
 
 
 async def _no_network(*_: Any) -> Any:

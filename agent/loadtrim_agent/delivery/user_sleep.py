@@ -19,8 +19,8 @@ class UserSleep:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._sleepers: set[asyncio.Future[None]] = set()
-        """User: nearly always one at most, for one task asks for records."""
+        self._sleepers: dict[asyncio.Future[None], None] = {}
+        """In the order in which they came. User: nearly always one at most, for one task asks for records."""
         self._asleep_since = 0.0
         self._slept_seconds = 0.0
         self._waking = False
@@ -55,11 +55,11 @@ class UserSleep:
         sleeper: asyncio.Future[None] = self._loop.create_future()
         if not self._sleepers:
             self._asleep_since = boot_time()
-        self._sleepers.add(sleeper)
+        self._sleepers[sleeper] = None
         try:
             if not ready():  # the agent may have fed between the check and the announcement
                 await asyncio.wait((sleeper,), timeout=timeout)
         finally:
-            self._sleepers.discard(sleeper)
+            self._sleepers.pop(sleeper, None)
             if not self._sleepers:
                 self._slept_seconds += boot_time() - self._asleep_since

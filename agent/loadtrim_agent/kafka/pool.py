@@ -141,7 +141,8 @@ class ConnectionMaker:
         named = {name: settings[given] for given, name in _ARGUMENTS.items() if given in settings}
         self._arguments = _DEFAULTS | named | {"request_timeout_ms": request_timeout_ms(settings, request_timeout)}
         self._unsure = settings.get("sasl_mechanism") == "OAUTHBEARER"
-        self.observers: set[BreakObserver] = set()
+        self.observers: dict[BreakObserver, None] = {}
+        """In the order in which they came, as all that has effects: by address, a seed would not repeat a run."""
 
     async def make(self, broker: Address) -> Any:
         """Return a new connection of aiokafka's.
@@ -227,8 +228,8 @@ class BrokerConnections:
         """Channel -> its request that looks for a connection: requests leave in the order in which they were made."""
         self._waiting: list[_Waiter] = []
         """In the order in which they came."""
-        self._making: set[asyncio.Task[PooledConnection]] = set()
-        """Invariant: at least as many as there are overdue requests."""
+        self._making: dict[asyncio.Task[PooledConnection], None] = {}
+        """In the order in which they began. Invariant: at least as many as there are overdue requests."""
         self._closed = False
 
     # -- taking and giving back ----------------------------------------------------------------------------------
@@ -331,7 +332,7 @@ class BrokerConnections:
                 waiter.taken.set_exception(error)
                 continue
             making = loop.create_task(self._make(), name="loadtrim-connecting")
-            self._making.add(making)
+            self._making[making] = None
             making.add_done_callback(self._made)
 
     async def _make(self) -> PooledConnection:
@@ -343,7 +344,7 @@ class BrokerConnections:
         return PooledConnection(made)
 
     def _made(self, making: asyncio.Task[PooledConnection]) -> None:
-        self._making.discard(making)
+        self._making.pop(making, None)
         error = KafkaConnectionError("making it was cancelled") if making.cancelled() else making.exception()
         if error is None:
             self._offer(making.result())
@@ -422,11 +423,11 @@ class ConnectionPool:
 
     def observe(self, observer: BreakObserver) -> None:
         """Tell it of each connection that breaks, until :meth:`forget`."""
-        self._maker.observers.add(observer)
+        self._maker.observers[observer] = None
 
     def forget(self, observer: BreakObserver) -> None:
         """Tell it no more."""
-        self._maker.observers.discard(observer)
+        self._maker.observers.pop(observer, None)
 
     def to(self, broker: Address) -> BrokerConnections:
         """Return the connections to a broker.
