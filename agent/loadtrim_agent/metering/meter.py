@@ -301,13 +301,13 @@ class Meter:
             part.committed = offset
 
     def paused(self, partition: Partition, now: float, paused: bool) -> None:
-        """The user paused or resumed a partition that is still owned: kept out of sizing meanwhile."""
+        """The user paused or resumed a partition that is still owned: kept out of sizing meanwhile.
+
+        But not where the pause is short, or the member is busy in it: that is back pressure, and so load.
+        """
         part = self._parts.get(partition)
-        if part is None or part.paused == paused:
-            return
-        part.paused = paused
-        if not paused:
-            part.resumed(self._log_time(now))
+        if part is not None:
+            part.paused(self._log_time(now), paused, self._stuck_after())
 
     def clock_offset(self, seconds: float, round_trip_seconds: float = 0.0) -> None:
         """A sample of own wall clock minus the broker's log clock.

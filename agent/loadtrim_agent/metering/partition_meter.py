@@ -10,6 +10,7 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, WorkWindow
 from .arrivals import ASSUMED_SECONDS_MAX, Arrivals
 from .cost import BusyRing, Cost, CostEstimate
 from .lateness import Judge, Mark, RecordQueue
+from .pause import BUSY_ENOUGH, Pause
 from .readings import Flows, MeterConfig, PartitionState
 from .windows import Moments, SlidingWindows
 
@@ -24,8 +25,6 @@ IDLE_SECONDS = 10.0
 """A partition without lag and without an arrival for this long is idle."""
 REFRESH_SECONDS = 60.0
 """A partition that does not change is told again after this time, so that a new leader hears of it."""
-_BUSY_ENOUGH = 0.8
-"""A member that worked this share of the time on other partitions was busy: what waited, waited because of load."""
 
 
 def short(value: float) -> float:
@@ -59,12 +58,12 @@ class PartitionMeter:
         "_busy",
         "_busy_before_wait",
         "_bytes",
-        "_concurrency",
+        "_config",
         "_done",
         "_grid",
         "_kept_out",
         "_lag_min",
-        "_objective",
+        "_pause",
         "_rate",
         "_told",
         "_told_at",
@@ -76,7 +75,6 @@ class PartitionMeter:
         "cost",
         "fetched_offset",
         "partition",
-        "paused",
         "position",
         "queue",
         "waiting_since",
@@ -107,15 +105,14 @@ class PartitionMeter:
         self.fetched_offset = position
         """Next offset to be fetched."""
         self.committed: int | None = None
-        self.paused = False
         self.acquired_at = at
         self.waiting_since = at
         """Since when something is there to be done and nothing was."""
         self._busy = busy
         self._busy_before_wait = busy.total
         self._grid = grid
-        self._objective = config.sla_seconds
-        self._concurrency = config.concurrency
+        self._config = config
+        self._pause: Pause | None = None
         self._ahead_since = at
         self._kept_out = False
         self._lag_min = self.lag
@@ -176,13 +173,13 @@ class PartitionMeter:
 
     def state(self, now: float, patience_seconds: float) -> PartitionState:
         """What it does; ``patience_seconds``: how long user code may take for one record before it counts as stuck."""
-        if self.paused:
+        if self._pause is not None and (self._kept_out or not self._pause.is_back_pressure(now, patience_seconds)):
             return PartitionState.PAUSED
         if self.lag:
             waited = now - self.waiting_since
             if waited > patience_seconds:
                 busy_with_others = self._busy.total - self._busy_before_wait
-                if busy_with_others < _BUSY_ENOUGH * waited * self._concurrency:
+                if busy_with_others < BUSY_ENOUGH * waited * self._config.concurrency:
                     return PartitionState.BLOCKED
         elif now - max(self.arrivals.last_at, self.acquired_at) > IDLE_SECONDS:
             return PartitionState.IDLE
@@ -208,7 +205,7 @@ class PartitionMeter:
         for timestamp, records in runs:
             if timestamp < 0.0:
                 self.queue.add(records, now, Mark.UNTIMED)
-            elif now - timestamp <= self._objective:
+            elif now - timestamp <= self._config.sla_seconds:
                 self.queue.add(records, timestamp, Mark.FRESH)
             else:
                 mark = self._mark(timestamp, now, held_back, seen_at if known <= 0 else self.acquired_at)
@@ -231,7 +228,7 @@ class PartitionMeter:
         """
         held_back = held_back or timestamp < max(self.queue.drained_at, self.queue.stalled_until)
         first_seen = since if held_back else now
-        return Mark.LATE if first_seen - timestamp > self._objective else Mark.FRESH
+        return Mark.LATE if first_seen - timestamp > self._config.sla_seconds else Mark.FRESH
 
     def observed(self, at: float, end_offset: int) -> None:
         """The end of the log was seen at ``at``."""
@@ -284,19 +281,36 @@ class PartitionMeter:
         self._wait_from(now)
         self._lag_min = min(self._lag_min, self.lag)
 
-    def resumed(self, now: float) -> None:
-        """It was paused or blocked until now: what came in that time is lag, and late because of that."""
+    def paused(self, now: float, paused: bool, patience_seconds: float) -> None:
+        """User code pauses it, or resumes it; a word that it has said before changes nothing."""
+        pause = self._pause
+        if paused == (pause is not None):
+            return
+        if pause is None:
+            self._pause = Pause(self._busy, now, self._config.settle_seconds)
+            return
+        self._pause = None
+        self.resumed(now, load=not self._kept_out and pause.is_back_pressure(now, patience_seconds))
+
+    def resumed(self, now: float, *, load: bool = False) -> None:
+        """It was paused or blocked until now: what came in that time is late because of that.
+
+        ``load``: it counts in sizing all the same.
+        """
         self.queue.stalled_until = now
         self.queue.free_at = max(self.queue.free_at, now)
         self._wait_from(now)
-        self.arrivals.set_aside(now)
-        self._kept_out = True
+        if not load:
+            self.arrivals.set_aside(now)
+            self._kept_out = True
 
     def shift(self, grid_slots: int, seconds: float) -> None:
         """The log clock turned out to be ``seconds`` ahead of what was thought."""
         self.arrivals.shift(grid_slots, seconds)
         self.queue.shift(seconds)
         self.acquired_at += seconds
+        if self._pause is not None:
+            self._pause.since += seconds
         self.waiting_since += seconds
         self._ahead_since += seconds
         self._told_at += seconds

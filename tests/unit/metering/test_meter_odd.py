@@ -7,6 +7,7 @@ import math
 import pytest
 
 from loadtrim_agent.metering.meter import Meter
+from loadtrim_agent.metering.readings import Working
 from unit.metering.meter_feed import CONFIG, OTHER, Feed, P, Q, T, bursts, entry_of, snapshot_of, time_of
 
 
@@ -218,6 +219,47 @@ class TestStates:
         assert sum(slots) == pytest.approx(0.3, abs=0.101)  # the last burst was in no slot yet when the pause began
         reports = bursts(feed, 3, 10, 0.01, start=T + 13)
         assert sum(sum(each.slots) for each in reports) == pytest.approx(0.3)  # in sizing again
+
+    @pytest.mark.parametrize(
+        ("paused_seconds", "busy", "sized"), [(0.15, 0.0, True), (0.7, 0.0, False), (0.7, 0.9, True)]
+    )
+    def test_back_pressure_is_load(self, paused_seconds: float, busy: float, sized: bool) -> None:
+        """User code that pauses all it has about once a second, until less is in hand, hid all of its load."""
+        feed = Feed(Meter(CONFIG))
+        others = Feed(feed.meter, Q)
+        feed.acquire(T)
+        others.acquire(T)
+        slots = [work for report in bursts(feed, 3, 10, 0.01) for work in report.slots]
+        before, done = sum(slots), round(busy * paused_seconds / 0.03)
+        for second in range(3, 13):
+            begin = T + second
+            feed.append(*[begin + 0.05 + 0.01 * number for number in range(10)])
+            others.append(*[begin] * done)
+            others.fetch(begin)
+            feed.meter.paused(P, begin, True)
+            others.finish(begin + paused_seconds - 0.001, done, 0.03)
+            feed.meter.paused(P, begin + paused_seconds, False)
+            feed.fetch(begin + paused_seconds + 0.01)
+            feed.finish(begin + paused_seconds + 0.2, 10, 0.01)
+            for each in (feed, others):
+                each.observe(begin + 0.98)
+            report = feed.report(begin + 0.99)
+            assert entry_of(report).state == "running"
+            slots += report.slots
+        others_work = 10 * done * 0.03
+        assert sum(slots) - before == pytest.approx(others_work + (1.0 if sized else 0.0), abs=0.101)
+
+    def test_a_long_pause_is_no_back_pressure_however_busy_the_member_is(self) -> None:
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        bursts(feed, 3, 10, 0.01)
+        feed.meter.paused(P, T + 3.0, True)
+        states = []
+        for second in range(3, 15):
+            feed.meter.working(T + second + 0.98, Working(records=1, open_seconds=second - 2.0))
+            feed.report(T + second + 0.99)
+            states.append(snapshot_of(feed.meter, T + second + 0.99).state)
+        assert states == ["running"] * 5 + ["paused"] * 7
 
     def test_blocked_is_kept_out_until_it_moves(self) -> None:
         feed = Feed(Meter(CONFIG))
