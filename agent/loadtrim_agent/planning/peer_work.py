@@ -13,8 +13,10 @@ A member that has told nothing in this generation, or nothing lately, looks idle
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import deque
+from bisect import bisect_right
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,11 +61,9 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Promised work that has changed hands."""
+    """Promised work that one member has taken, or has given (negative)."""
 
     at: float
-    source: str
-    target: str
     work: float
     rate: float
 
@@ -71,14 +71,15 @@ class _Moved:
 class PeerWork:
     """The fold of one generation. Deterministic; times are the caller's.
 
-    Cost: O(1) per record; O(members x (arrivals + handoffs) of the last seconds) per question.
+    Cost: O(1) per record; O(promises + members x own arrivals + handoffs since each member told) per question.
     """
 
     def __init__(self) -> None:
         self._generation = -1
         self._members: frozenset[str] = frozenset()
         self._told: dict[str, _Told] = {}
-        self._moved: deque[_Moved] = deque()
+        self._moved: defaultdict[str, deque[_Moved]] = defaultdict(deque)
+        """Member -> work that it took and gave since it told, in order."""
         self._came: deque[tuple[float, float]] = deque()
         """(time, seconds' worth of own work that came), per :data:`BIN_SECONDS`."""
         self.soft_at = -math.inf
@@ -94,6 +95,7 @@ class PeerWork:
         """Take in a ``load`` record. One of another generation, or of no member of this one, is passed over."""
         if record.generation == self._generation and record.member in self._members:
             self._told[record.member] = _Told(now, record)
+            self._moved.pop(record.member, None)
 
     def promised(self, now: float, promise: PromiseRecord) -> None:
         """Take in a promise that counts."""
@@ -103,7 +105,8 @@ class PeerWork:
     def released(self, now: float, promise: PromiseRecord, target: str) -> None:
         """Take in a release that counts: what was promised went to this member."""
         if promise.generation == self._generation:
-            self._moved.append(_Moved(now, promise.source, target, promise.work, promise.rate))
+            self._move(promise.source, _Moved(now, -promise.work, -promise.rate))
+            self._move(target, _Moved(now, promise.work, promise.rate))
 
     def came(self, at: float, seconds: float) -> None:
         """Records came to this member: as much work as arrives in so many seconds."""
@@ -114,8 +117,9 @@ class PeerWork:
 
     def peers(self, group: GroupNow) -> list[Peer]:
         """Return the members that may be given work now."""
-        self._forget(group.now - KNOWN_SECONDS)
-        found = []
+        while self._came and self._came[0][0] < group.now - KNOWN_SECONDS:
+            self._came.popleft()
+        found, promised = [], _promised(group)
         for member in sorted(self._members):
             told = self._told.get(member)
             if member == group.me or told is None or member in group.away or member not in group.members:
@@ -124,36 +128,43 @@ class PeerWork:
             # A member of an older version tells neither of the two.
             if group.now - told.at > group.silent_seconds or queue is None or not capacity:
                 continue
-            moved = [each for each in self._moved if each.at > told.at and member in (each.source, each.target)]
-            changes = self._changes(group, member, told, moved)
+            moved = self._moved.get(member, ())
+            rates = list(itertools.accumulate((each.rate for each in moved), initial=told.record.rate))
+            changes = promised.get(member, []) + self._changes(told, moved, rates)
             try:
                 busy = predicted(queue, told.at, changes, group.now, capacity)
-                speed, slack = capacity / group.capacity, capacity - _rate(member, told, moved, group.now)
+                speed, slack = capacity / group.capacity, capacity - max(0.0, rates[-1])
                 found.append(Peer(member=member, busy_seconds=busy, speed=speed, slack=slack))
             except SliceError:
                 continue  # each number that it tells is within its bounds, and together they are too much
         return found
 
-    def _changes(self, group: GroupNow, member: str, told: _Told, moved: Sequence[_Moved]) -> list[tuple[float, float]]:
-        """(when, work) that came to a member since it told, or went from it; ``moved``: what it took or gave since."""
-        changes = [(at, seconds * _rate(member, told, moved, at)) for at, seconds in self._came if at > told.at]
-        for promise in group.promises.values():
-            if promise.target == member:
-                changes.append((group.now, promise.work))  # nobody works on it yet
-            elif promise.source == member:
-                changes.append((told.at, -promise.work))
-        changes += [(group.now, work) for target, work in group.mine if target == member]
-        changes += [(each.at, each.work if member == each.target else -each.work) for each in moved]
-        return changes
+    def _changes(self, told: _Told, moved: Collection[_Moved], rates: Sequence[float]) -> list[tuple[float, float]]:
+        """Return (when, work) that came to a member since it told, or went from it.
 
-    def _forget(self, before: float) -> None:
-        while self._came and self._came[0][0] < before:
-            self._came.popleft()
-        while self._moved and self._moved[0].at < before:
-            self._moved.popleft()
+        Args:
+            told: what it told last.
+            moved: what it took or gave since.
+            rates: work that arrived there per second when it told, and after each of ``moved``.
+        """
+        times = [each.at for each in moved]
+        came = itertools.islice(self._came, bisect_right(self._came, (told.at, math.inf)), None)
+        changes = [(at, seconds * max(0.0, rates[bisect_right(times, at)])) for at, seconds in came]
+        return changes + [(each.at, each.work) for each in moved]
+
+    def _move(self, member: str, change: _Moved) -> None:
+        moved = self._moved[member]
+        moved.append(change)
+        while moved[0].at < change.at - KNOWN_SECONDS:
+            moved.popleft()
 
 
-def _rate(member: str, told: _Told, moved: Sequence[_Moved], at: float) -> float:
-    """Return the work that arrived at a member at that time: as it told, and as partitions changed hands since."""
-    since = sum(each.rate if member == each.target else -each.rate for each in moved if each.at <= at)
-    return max(0.0, told.record.rate + since)
+def _promised(group: GroupNow) -> Mapping[str, list[tuple[float, float]]]:
+    """Return member -> (when, work) that is promised to it, or by it (negative)."""
+    found = defaultdict(list)
+    for promise in group.promises.values():
+        found[promise.target].append((group.now, promise.work))  # nobody works on it yet
+        found[promise.source].append((-math.inf, -promise.work))  # it does not work on it any more
+    for target, work in group.mine:
+        found[target].append((group.now, work))
+    return found

@@ -413,8 +413,8 @@ async def test_work_that_has_gone_is_the_other_ones() -> None:
     (promise,) = house.promises()
     house.read(promise)
     house.read(release(1, promise.partition, 0, ME, OTHER))
-    (moved,) = house.task._work._moved
-    assert (moved.target, moved.work) == (OTHER, promise.work)
+    assert [moved.work for moved in house.task._work._moved[OTHER]] == [promise.work]
+    assert [moved.work for moved in house.task._work._moved[ME]] == [-promise.work]
 
 
 @pytest.mark.parametrize("why", ["silent", "victim", "leaving"])
