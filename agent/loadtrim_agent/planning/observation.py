@@ -28,7 +28,8 @@ __all__ = ["BUCKET_SECONDS", "FAST_SECONDS", "Average", "History", "flow_of"]
 
 BUCKET_SECONDS = 0.1
 KEEP_SECONDS = 300.0
-"""How long members that are gone are remembered."""
+"""How long members that are gone are remembered, and what is not told any more. Derived: as much as a new leader reads
+(``REPLAY_SECONDS``), so that it knows what the old one knew."""
 SLOTS_SECONDS = 180.0
 """How long slots are remembered: what the stages look at, and what comes late."""
 FILLED_SECONDS_MAX = 60.0
@@ -251,10 +252,6 @@ class _PartitionTrack:
         )
 
 
-def _smoothed(before: float | None, told: float | None, take: float) -> float | None:
-    return told if before is None else before if told is None else before + (told - before) * take
-
-
 def _persistent_backlog(report: PartitionReport) -> float:
     return float(report.lag_min if report.lag_min is not None else max(0, report.lag - report.arrived))
 
@@ -275,7 +272,7 @@ def flow_of(report: ReportRecord, interval: float) -> Flow:
 class _Told:
     """Memory of one member's reports."""
 
-    __slots__ = ("flow", "interval", "sequences")
+    __slots__ = ("delay", "delay_at", "flow", "interval", "sequences")
 
     def __init__(self, objective_seconds: float) -> None:
         self.sequences: deque[int] = deque(maxlen=SEQUENCES_MAX)
@@ -283,6 +280,16 @@ class _Told:
         self.flow = MemberFlow(objective_seconds)
         self.interval: Flow | None = None
         """The newest, of which further parts may come."""
+        self.delay: float | None = None
+        self.delay_at = -math.inf
+
+    def delayed(self, now: float, told: float | None, take: float) -> float | None:
+        """Take in a report's arrival delay, or that it tells none. Returns the smoothed one; None: not known."""
+        before = self.delay if now - self.delay_at <= KEEP_SECONDS else None
+        self.delay = before if told is None else told if before is None else before + (told - before) * take
+        if told is not None:
+            self.delay_at = now
+        return self.delay
 
     def add(self, part: Flow, further: bool) -> None:
         """Take in a report, or a further part of one that was split."""
@@ -375,7 +382,7 @@ class History:
             concurrency=report.concurrency,
             capacity_known=report.capacity_known,
             untold=report.untold,
-            arrival_delay=_smoothed(old.arrival_delay if old else None, report.arrival_delay, take),
+            arrival_delay=told.delayed(received_at, report.arrival_delay, take),
             slicing_off=report.slicing_off,
             speed=report.speed,
             busy_seconds=report.busy_seconds,

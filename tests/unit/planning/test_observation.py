@@ -296,6 +296,16 @@ def test_what_is_gone_for_five_minutes_is_forgotten() -> None:
     assert back.partitions[partition(0)].rate_slow == pytest.approx(100.0)
 
 
+def test_what_records_took_to_come_is_forgotten_after_five_minutes() -> None:
+    """Its producers linger no more, or nothing is fetched as it comes; a leader that is new would know nothing."""
+    history = History(CONFIG)
+    for second in range(400):
+        delay = 0.04 if second == 0 else 0.02 if second == 350 else None
+        history.observe(report("a", second, entry(0), arrival_delay=delay), T + second + 1)
+        known = seen(history, second + 1).members["a"].arrival_delay
+        assert known == (0.04 if second <= 300 else None if second < 350 else 0.02), second
+
+
 def leaving_group(history: History) -> None:
     """Two members with a partition each and 0.5 busy seconds/s each; ``b`` goes at 20.9 and told up to 20."""
     for second in range(20):
