@@ -109,6 +109,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="tell what there is and how long it takes")
     parser.add_argument("--minutes", type=float, metavar="M", help="length of the soak (default: 60)")
     parser.add_argument("--parts", nargs="+", default=(), metavar="PART", help="of programs: cells, as gather/1.5")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="of sliced: runs of each part (default: 1)")
     parser.add_argument("--seed", type=int, help="of loads that are drawn (default: drawn too, and printed)")
     parser.add_argument("--strict", action="store_true", help="end with 1 where a target is missed")
     parser.add_argument("--out", type=Path, help="write results and table there instead of out/")
@@ -129,7 +130,9 @@ def main() -> int:
         for each in chosen:
             print(f"{each.name:<12} {each.seconds:>5} s  quick {each.quick_seconds:>4} s  {each.title}")
         return 0
-    choice = BenchmarkChoice(options.quick, options.minutes, tuple(options.parts), options.seed)
+    if options.runs < 1:
+        parser.error(f"--runs {options.runs}: nothing would be measured; give at least 1")
+    choice = BenchmarkChoice(options.quick, options.minutes, tuple(options.parts), options.seed, options.runs)
     results.ORDER[:] = list(BENCHMARKS)
     directory = options.out or (None if options.quick else results.OUT)
     failed = 0

@@ -47,6 +47,8 @@ class BenchmarkContext:
     """Parts that were asked for, of benchmarks that have some; empty: all."""
     seed: int | None = None
     """Of random loads; None: drawn, and told."""
+    runs: int = 1
+    """Of each part, of benchmarks whose parts are whole runs: medians are told, and the worst."""
 
     def cluster(self) -> Cluster:
         assert self.kafka is not None
@@ -101,6 +103,7 @@ class BenchmarkChoice:
     minutes: float | None = None
     parts: tuple[str, ...] = ()
     seed: int | None = None
+    runs: int = 1
 
     def words(self) -> list[str]:
         """Return it as it is typed."""
@@ -109,6 +112,7 @@ class BenchmarkChoice:
             *([f"--minutes {self.minutes:g}"] if self.minutes is not None else []),
             *([f"--parts {' '.join(self.parts)}"] if self.parts else []),
             *([f"--seed {self.seed}"] if self.seed is not None else []),
+            *([f"--runs {self.runs}"] if self.runs != 1 else []),
         ]
 
 
@@ -121,7 +125,7 @@ async def measure(benchmark: Benchmark, choice: BenchmarkChoice, keep: Path | No
         needed = any_kafka(partial(LocalKafka, heap_mb=1024)) if benchmark.needs_kafka else contextlib.nullcontext()
         with needed as kafka:
             found = await benchmark.run(
-                BenchmarkContext(choice.quick, scratch, kafka, choice.minutes, choice.parts, choice.seed)
+                BenchmarkContext(choice.quick, scratch, kafka, choice.minutes, choice.parts, choice.seed, choice.runs)
             )
     finally:
         if keep is None:
