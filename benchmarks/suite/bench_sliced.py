@@ -36,10 +36,10 @@ SHARE = 0.999
 """``LOADTRIM_SLA_SHARE``."""
 QUICK_SECONDS = 40
 BELIEVABLE_RUNS = 3
-"""Runs whose medians are compared with the simulator's."""
+"""The fewest runs whose medians are judged beside the simulator's."""
 BELIEVABLE_POINTS = 0.1
 BELIEVABLE_PERCENT = 3.0
-"""Differences of share and replica-minutes that are asked for."""
+"""The most by which shares (points) and replica-minutes may differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def drawn(load: Load, keys: str, seed: int) -> Iterator[tuple[float, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """Holds one run, as a real group played it and as the simulator did."""
+    """A run of a part, as a real group played it and as the simulator did."""
 
     real: RunSummary
     simulated: Outcome

@@ -48,7 +48,7 @@ class BenchmarkContext:
     seed: int | None = None
     """Of random loads; None: drawn, and told."""
     runs: int = 1
-    """How often each part is run, of benchmarks whose parts are whole runs: medians are told, and the worst."""
+    """Number of runs of each part, of benchmarks whose parts are whole runs: medians are told, and the worst."""
 
     def cluster(self) -> Cluster:
         assert self.kafka is not None
