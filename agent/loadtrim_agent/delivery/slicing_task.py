@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Mapping
 from statistics import median
@@ -86,6 +87,24 @@ def turn_of(snapshot: MeterSnapshot, objective_seconds: float) -> OldestFirst | 
     return OldestFirst(records, objective_seconds, snapshot.clock_offset_seconds)
 
 
+class _Waiting:
+    """The work that waits at a member, from look to look. Busy seconds."""
+
+    def __init__(self) -> None:
+        self._work = 0.0
+        self._quiet_at = math.inf
+        """Boot clock: time of the last look, if the next one waits until something is fetched."""
+
+    def grown(self, now: float, work: float, capacity: float, *, much: bool) -> float:
+        """Take in the work that waits at a look, and whether it is much. Returns by how much it has grown.
+
+        Nothing is looked at after little waited: until something is fetched that is worked off.
+        """
+        before = max(0.0, self._work - capacity * max(0.0, now - self._quiet_at))
+        self._work, self._quiet_at = work, math.inf if much else now
+        return work - before
+
+
 class SlicingTask:
     """One member's slicing. All methods run in the agent's loop.
 
@@ -112,8 +131,7 @@ class SlicingTask:
         """Open promises as of the last record of the log."""
         self._fetched = asyncio.Event()
         """Set while records came since the last quiet look."""
-        self._waited = 0.0
-        """Work that waited at the last look, busy seconds."""
+        self._waiting = _Waiting()
         self.looks = 0
         """Close looks so far, for tests."""
 
@@ -238,8 +256,8 @@ class SlicingTask:
             capacity = self._snapshot().capacity
             work, full = sum(entry.work for entry in own), self._objective * capacity
             much = work >= QUIET_SHARE * full
-            before, self._waited = self._waited, work
-            if work - before > BURST_SHARE * full and self.loads.tell_soon():
+            grown = self._waiting.grown(boot_time(), work, capacity, much=much)
+            if grown > BURST_SHARE * full and self.loads.tell_soon():
                 return much  # next time the others' are known as well
             if not much:
                 return False

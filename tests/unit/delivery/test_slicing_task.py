@@ -16,6 +16,7 @@ from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import MemberSettings
+from loadtrim_agent.delivery import slicing_task
 from loadtrim_agent.delivery.gate import DeliveryGate
 from loadtrim_agent.delivery.listener import IncrementalRebalanceListener, Listener
 from loadtrim_agent.delivery.loads_task import LoadsTask
@@ -200,6 +201,35 @@ async def test_little_that_comes_at_once_is_told_and_not_looked_at() -> None:
     assert not house.task.look()
     assert house.loads._soon.is_set()
     assert house.task.looks == 0
+
+
+async def test_the_first_burst_after_a_quiet_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waited at the last look was taken to wait still, though nothing had been looked at since."""
+    house = House()
+    house.loads._told_at = -math.inf
+    house.fetched(P0, 10)
+    assert not house.task.look(), "little waits, so the next look is at what is fetched next"
+    house.loads._soon.clear()
+    house.buffer.take_many((), None)
+    house.buffer.take_many((), None)
+    at = boot_time() + 0.2
+    monkeypatch.setattr(slicing_task, "boot_time", lambda: at)
+    house.fetched(P0, 12, 10)
+    assert not house.task.look()
+    assert house.loads._soon.is_set()
+
+
+async def test_what_waits_since_a_quiet_look_is_no_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    house.loads._told_at = -math.inf
+    house.fetched(P0, 10)
+    house.task.look()
+    house.loads._soon.clear()
+    at = boot_time() + 0.02
+    monkeypatch.setattr(slicing_task, "boot_time", lambda: at)
+    house.fetched(P0, 1, 10)
+    house.task.look()
+    assert not house.loads._soon.is_set()
 
 
 async def test_what_came_with_a_partition_came_to_its_last_owner() -> None:
