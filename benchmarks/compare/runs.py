@@ -22,7 +22,7 @@ from benchmarks.behaviour import behaviour, shape
 from benchmarks.compare.scenarios import Scenario, scenario_of
 from benchmarks.run_cache import kept_results, play_each
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, percentile, simulate
-from loadtrim.simulate.model.worker import FETCH_SECONDS
+from loadtrim.simulate.model.work import FETCH_SECONDS
 
 __all__ = [
     "CHOICES",

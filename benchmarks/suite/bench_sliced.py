@@ -3,8 +3,8 @@
 Whole partitions divide badly over few members. Keys fall on partitions by chance here, as real ones do: a load that is
 dealt out evenly flatters. Every part is a run of its own, or several (`--runs`), and `--parts` names some of them.
 
-Each run is played by the simulator too: the same records in the same seconds, with the start-up, the handoffs and the
-time on a record that the real group had.
+Each run is played by the simulator too: the same records in the same seconds. It is told what the real group had:
+start-up, handoffs, the time on a record, and its age when it is fetched.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from demo.load import LoadRates
-from demo.report import RunSummary
+from demo.report import Report, RunSummary
 from demo.run import RunOptions
 from demo.run import run as run_demo
-from loadtrim.simulate import PROTOCOLS, Costs, Load, Options, Outcome, PlanConfig, parse_generator, simulate
+from loadtrim.simulate import PROTOCOLS, Costs, Load, Machines, Options, Outcome, PlanConfig, parse_generator, simulate
 from loadtrim.simulate.model.simulation import JOIN_SECONDS
 
 from ..papers.iccbdc22 import first_workload
@@ -150,18 +150,15 @@ async def _play(context: BenchmarkContext, name: str, part: SlicedPart, slicing:
             env={"LOADTRIM_PACKER": "trim", "LOADTRIM_SLICING": slicing},
         )
     )
-    summary = report.summary
-    simulated = await asyncio.to_thread(_simulated, part, load, rows, summary, slicing, seed)
-    return _Played(summary, simulated)
+    simulated = await asyncio.to_thread(_simulated, part, replace(load, shares=rows), report, slicing, seed)
+    return _Played(report.summary, simulated)
 
 
-def _simulated(
-    part: SlicedPart, load: Load, rows: tuple[tuple[float, ...], ...], real: RunSummary, slicing: str, seed: int
-) -> Outcome:
+def _simulated(part: SlicedPart, load: Load, report: Report, slicing: str, seed: int) -> Outcome:
+    real, delay = report.summary, report.arrival_delay_mean
     load = replace(
         load,
         per_second=tuple(float(math.ceil(rate)) for rate in load.per_second),
-        shares=rows,
         arrivals="even" if part.even else "burst",
         keys="fixed",
     )
@@ -176,6 +173,7 @@ def _simulated(
         seed=seed,
         costs=Costs(mean_seconds=real.spent_seconds_mean or part.cost_seconds),
         startup_seconds=max(0.0, (real.startup_p50 or 1.0) - JOIN_SECONDS),
+        machines=Machines() if delay is None else Machines(fetch_seconds=delay),
         replicas=part.replicas,
         protocol=protocol,
         slicing=slicing == "auto",
@@ -296,8 +294,8 @@ async def run(context: BenchmarkContext) -> Finding:
             "real processes that take their real time to start. Keys fall on partitions by chance, but for "
             "`skewed` and `iccbdc22`; one burst a second, but for `-even`. `trace`: the recorded 10-minute trace, 5 "
             "partitions, 5.9 ms a record, W = 0.5 s; `skewed`: half of it on 2 of 9; `iccbdc22`: experiment 1, 10 ms, "
-            "W = 5 s; `day`: 200 to 400 records/s within half an hour, 9 partitions, 10 s more for each start, 5 members at first; "
-            "`constant`: 222 records/s with 10 % noise on 3 members of 9 partitions. "
+            "W = 5 s; `day`: 200 to 400 records/s within half an hour, 9 partitions, 5 members at first, 10 s more for "
+            "each start; `constant`: 222 records/s with 10 % noise on 3 members of 9 partitions. "
             f"Medians of {context.runs} runs each, from seed {seed} on."
         ),
         figures=tuple(figures),

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 import msgspec
 
@@ -186,6 +187,8 @@ class Report(msgspec.Struct, kw_only=True):
     """Who owned what: from the control topic where there is one, else from the journals."""
     wanted: list[tuple[float, int]]
     """(seconds since the epoch, replicas that the leader wanted from then on)."""
+    arrival_delay_mean: float | None = None
+    """From a record's time stamp until it was fetched, where it was fetched as it came, seconds."""
 
     def as_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
@@ -230,6 +233,7 @@ def make_report(run: JournaledRun, setting: Setting, telemetry: Telemetry) -> Re
         seconds=_by_second(run, setting, latencies),
         owner_changes=changes,
         wanted=[(decision.at, decision.replicas_wanted) for decision in telemetry.decisions],
+        arrival_delay_mean=fmean(telemetry.arrival_delays) if telemetry.arrival_delays else None,
     )
 
 

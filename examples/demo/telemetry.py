@@ -66,6 +66,8 @@ class Telemetry(msgspec.Struct, kw_only=True):
     generations: int = 0
     handoffs: list[tuple[float, float]] = []
     """(when it was reported, duration in seconds) as the members that took over measured them."""
+    arrival_delays: list[float] = []
+    """From records' time stamps until they were fetched, as they came: the mean of each report, seconds."""
     late: dict[str, int] = {}
     """Records done late, by cause, as the members judged."""
     startup_seconds: list[float] = []
@@ -159,6 +161,8 @@ def fold(entries: Sequence[ControlEntry]) -> Telemetry:
         elif isinstance(record, ReportRecord):
             telemetry.reported_at.append(record.at)
             telemetry.handoffs += [(record.at, seconds) for seconds in record.handoffs]
+            if record.arrival_delay is not None:
+                telemetry.arrival_delays.append(record.arrival_delay)
             for cause, count in sorted(record.late.items()):
                 telemetry.late[cause] = telemetry.late.get(cause, 0) + count
             if record.startup_seconds is not None:

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from loadtrim.simulate import Costs, Load, Options, Outcome, PlanConfig, shares_even, simulate
-from loadtrim.simulate.model.worker import FETCH_SECONDS
+from loadtrim.simulate.model.work import FETCH_SECONDS
 from loadtrim_agent.common.partition import Partition
 
 COST = 0.0059

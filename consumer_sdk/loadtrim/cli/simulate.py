@@ -42,6 +42,7 @@ from loadtrim.simulate.loads.load import ARRIVALS, check_partitions
 from loadtrim.simulate.loads.readers import load_of_reports, read_load
 from loadtrim.simulate.loads.reading import PARTITIONS_DEFAULT, Reading, check_applies
 from loadtrim.simulate.loads.tables import is_number
+from loadtrim.simulate.model.work import FETCH_SECONDS
 from loadtrim.simulate.report.plot import check_plot, draw
 from loadtrim.simulate.study.fixed_group import replicas_at_first, seconds_until_joined
 from loadtrim.simulate.study.price import parse_price
@@ -193,6 +194,14 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--min", type=int, default=DEFAULTS.min_replicas, metavar="N", help="fewest replicas (1)")
     group.add_argument("--max", type=int, metavar="N", help="most replicas (the number of partitions)")
     group.add_argument("--startup", type=float, default=1.0, metavar="S", help="from request to ready, seconds (1)")
+    group.add_argument(
+        "--fetch",
+        type=float,
+        default=FETCH_SECONDS,
+        metavar="S",
+        help="from a record's time stamp until its owner has it, seconds (0.003); a group that is there tells "
+        "`arrival_delay` in its reports",
+    )
     group.add_argument(
         "--protocol",
         default="loadtrim",
@@ -441,7 +450,9 @@ def _options(args: argparse.Namespace, load: Load) -> Options:
     return Options(
         seed=args.seed,
         costs=known if args.cost is None else parse_costs(args.cost),
-        machines=Machines(speeds=tuple(_numbers("--speeds", args.speeds)), concurrency=args.concurrency),
+        machines=Machines(
+            speeds=tuple(_numbers("--speeds", args.speeds)), concurrency=args.concurrency, fetch_seconds=args.fetch
+        ),
         startup_seconds=args.startup,
         replicas=1 if args.replicas is None else args.replicas,
         protocol=protocol,

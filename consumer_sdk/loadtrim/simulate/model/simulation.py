@@ -41,7 +41,6 @@ from .outcome import Outcome
 from .protocols import INTERVAL_SECONDS_MIN, PROTOCOLS, Protocol
 from .slices import Slicer
 from .work import Costs, Machines
-from .worker import FETCH_SECONDS
 from .world import EPOCH, Member, World
 
 __all__ = ["Options", "Simulation", "drain_seconds", "simulate"]
@@ -449,7 +448,7 @@ def _future_of(load: Load, config: PlanConfig, options: Options, begin: float) -
                     row[index] += count
             rows.append(tuple(row))
         cost = options.costs.mean_seconds / (median(options.machines.speeds) * options.machines.concurrency)
-        objective = config.sla_seconds - FETCH_SECONDS
+        objective = config.sla_seconds - options.machines.fetch_seconds
         foresight = Foresight(load, seconds, cost, objective, config.max_replicas or len(load.partitions))
         return Future(begins_at=begin, partitions=load.partitions, records=tuple(rows), needed=foresight.needed)
     return None

@@ -30,7 +30,6 @@ from loadtrim_agent.planning.slicing import (
 )
 
 from .handoff import Handoff
-from .worker import FETCH_SECONDS
 from .world import Member, World
 
 __all__ = ["Slicer"]
@@ -39,8 +38,8 @@ LOAD_SECONDS = 0.5
 """The time between two ``load`` records."""
 LOG_SECONDS = 0.005
 """From writing to the log until the others have read it."""
-KNOWN_SECONDS = LOAD_SECONDS + LOG_SECONDS + FETCH_SECONDS
-"""The oldest that still matters: whatever was before is in every ``load`` record."""
+KNOWN_SECONDS = LOAD_SECONDS + LOG_SECONDS
+"""The oldest fetch that still matters: whatever was fetched before is in every ``load`` record."""
 BIN_SECONDS = 0.05
 """Within which records count as having come together."""
 BURST_SECONDS = 0.001
@@ -111,7 +110,7 @@ class Slicer:
         self._orders: dict[str, list[_Order]] = {}
         """In the order in which they are carried out."""
         self._soft_at = world.begin - SOFT_SECONDS
-        world.agenda.at(world.begin + FETCH_SECONDS + 1e-6, self._look_all, 0)
+        world.agenda.at(world.begin + world.machines.fetch_seconds + 1e-6, self._look_all, 0)
         world.agenda.at(world.begin, self._tell_all)
 
     # -- what is known
@@ -138,7 +137,7 @@ class Slicer:
     def _waiting(self, member: Member, index: int) -> tuple[int, float]:
         """(records, stamp of the youngest) that the member has fetched of a partition and not done."""
         queue = self._world.queues[index]
-        end = bisect_right(queue.stamps, self._world.now - FETCH_SECONDS, queue.head)
+        end = bisect_right(queue.stamps, self._world.now - self._world.machines.fetch_seconds, queue.head)
         return end - queue.head, queue.stamps[end - 1] if end > queue.head else 0.0
 
     def _peers(self, member: Member) -> list[Peer]:
@@ -168,9 +167,10 @@ class Slicer:
         rate = sum(world.rates[index] for index in member.worker.owned)
         if rate <= 0.0:
             return []
-        begin = world.now - KNOWN_SECONDS
-        edges = [begin + step * BIN_SECONDS for step in range(math.ceil((KNOWN_SECONDS - FETCH_SECONDS) / BIN_SECONDS))]
-        edges.append(world.now - FETCH_SECONDS)
+        fetched_until = world.now - world.machines.fetch_seconds
+        begin = fetched_until - KNOWN_SECONDS
+        edges = [begin + step * BIN_SECONDS for step in range(math.ceil(KNOWN_SECONDS / BIN_SECONDS))]
+        edges.append(fetched_until)
         counts, sums = [0] * len(edges), [0.0] * len(edges)
         for index in member.worker.owned:
             stamps = world.queues[index].stamps
@@ -188,7 +188,7 @@ class Slicer:
         changes = [
             (at, seconds * self._cost * self._rate(other, at, rate))
             for at, seconds in came
-            if at > told_at - FETCH_SECONDS + BURST_SECONDS
+            if at > told_at - self._world.machines.fetch_seconds + BURST_SECONDS
         ]
         changes += [
             (promise.at, promise.work if promise.target == other.name else -promise.work)
@@ -213,7 +213,11 @@ class Slicer:
     def _look_all(self, count: int) -> None:
         world = self._world
         if world.now < self._end:
-            world.agenda.at(world.begin + FETCH_SECONDS + 1e-6 + (count + 1) * LOOK_SECONDS, self._look_all, count + 1)
+            world.agenda.at(
+                world.begin + world.machines.fetch_seconds + 1e-6 + (count + 1) * LOOK_SECONDS,
+                self._look_all,
+                count + 1,
+            )
         for member in world.active():
             for _ in range(SLICES_PER_LOOK_MAX):
                 if not self._look(member):

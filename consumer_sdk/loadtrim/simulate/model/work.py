@@ -12,10 +12,12 @@ from loadtrim_agent.common.checks import is_count, within
 
 from ..loads.load import LoadFileError, WrongLoadError, check_known, digits
 
-__all__ = ["COST_SECONDS_MIN", "Costs", "Machines", "parse_costs"]
+__all__ = ["COST_SECONDS_MIN", "FETCH_SECONDS", "Costs", "Machines", "parse_costs"]
 
 COST_SECONDS_MIN = 1e-6
 KINDS = ("exponential", "fixed", "lognormal", "measured")
+FETCH_SECONDS = 0.003
+"""From a record's time stamp until its owner has fetched it, where nothing else is said."""
 VARIATION_DEFAULT = 1.0
 VARIATION_MAX = 100.0
 
@@ -136,13 +138,16 @@ class Machines:
     """The machines of members: the k-th that is started gets the k-th speed, over and over.
 
     Raises:
-        WrongLoadError: a speed or a concurrency that gives no capacity.
+        WrongLoadError: a speed or a concurrency that gives no capacity, a fetch that takes no time that there is.
     """
 
     speeds: Sequence[float] = (1.0,)
     """Times as fast as the reference member."""
     concurrency: int = 1
     """Partitions that a member works on at once."""
+    fetch_seconds: float = FETCH_SECONDS
+    """From a record's time stamp until its owner has it: what the producer, the broker and the fetch take. The mean of
+    ``arrival_delay`` in the members' reports, of a group that is there."""
 
     def __post_init__(self) -> None:
         if not self.speeds or any(not 0.0 < speed < math.inf for speed in self.speeds):
@@ -154,6 +159,11 @@ class Machines:
             raise WrongLoadError(
                 f"The concurrency is {self.concurrency!r}, and a member that works on no partition at once, or on half "
                 "of one, has no capacity; give a whole number of at least 1."
+            )
+        if not within(self.fetch_seconds, 0.0):
+            raise WrongLoadError(
+                f"A record is fetched {digits(self.fetch_seconds)} s after its time stamp, which is no time; give a "
+                "finite number of 0 or more."
             )
 
     def speed(self, number: int) -> float:

@@ -5,7 +5,7 @@ touches another. So a member is not advanced record by record on the group's age
 at which somebody looks: *lazily*. Its own order is that of real members that slice, while much waits: the oldest head
 of the partitions that it owns first, one record of a partition at a time, as many partitions at once as it has
 concurrency. Time stamps may lie in the future of a queue (a second's arrivals are put in when the second begins): a
-record is seen ``FETCH_SECONDS`` after its stamp, not before.
+record is seen a fetch after its stamp, not before.
 
 A record that is in hand when somebody looks counts as waiting, and is settled when the member is advanced over its end.
 """
@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 
 from loadtrim_agent.common.partition import Partition
 
-__all__ = ["FETCH_SECONDS", "Finished", "Queue", "Worker"]
+from .work import FETCH_SECONDS
 
-FETCH_SECONDS = 0.003
-"""From a record's arrival until its owner has fetched it."""
+__all__ = ["Finished", "Queue", "Worker"]
+
 COMPACT_RECORDS = 4096
 """Stamps of records that are done are dropped in portions of this size."""
 INFINITY = float("inf")
@@ -100,9 +100,12 @@ class Worker:
         draw: what the next record costs on the reference member.
         speed: so many times as fast as that.
         concurrency: partitions worked on at once.
+        fetch_seconds: from a record's time stamp until the member has it.
     """
 
-    def __init__(self, at: float, draw: Draw, speed: float = 1.0, concurrency: int = 1) -> None:
+    def __init__(
+        self, at: float, draw: Draw, speed: float = 1.0, concurrency: int = 1, fetch_seconds: float = FETCH_SECONDS
+    ) -> None:
         self.now = at
         """Everything that began before this is known."""
         self.owned: dict[int, Queue] = {}
@@ -113,6 +116,7 @@ class Worker:
         self._draw = draw
         self._speed = speed
         self._concurrency = concurrency
+        self._fetch_seconds = fetch_seconds
         self._hands: list[_Hand] = []
         self._free_at = at
 
@@ -171,7 +175,7 @@ class Worker:
         heads = self._heads()
         while heads and free < until and not self._hands:
             stamp, index = heapq.heappop(heads)
-            if stamp + FETCH_SECONDS >= until:
+            if stamp + self._fetch_seconds >= until:
                 break
             queue = self.owned[index]
             free = self._run(queue, free, until, heads[0][0] if heads else INFINITY)
@@ -197,13 +201,13 @@ class Worker:
         stamps, head, size = queue.stamps, queue.head, len(queue.stamps)
         told = self._tell(queue)
         latency, busy = told.latencies.append, told.busies.append
-        draw, speed = self._draw, self._speed
+        draw, speed, fetch = self._draw, self._speed, self._fetch_seconds
         # The head itself was chosen; at equal stamps a run goes on, as records are handed out in portions.
         while head < size and free < until:
             stamp = stamps[head]
             if stamp > limit:
                 break
-            seen = stamp + FETCH_SECONDS
+            seen = stamp + fetch
             if seen > free:
                 if at_once or seen >= until:
                     break
@@ -227,7 +231,7 @@ class Worker:
                 heads = self._heads()
                 if heads:
                     stamp, index = self._preferred(heads, now)
-                    begin = max(now, stamp + FETCH_SECONDS)
+                    begin = max(now, stamp + self._fetch_seconds)
                     next_end = min((hand.finish for hand in self._hands), default=INFINITY)
                     if begin < until and begin <= next_end:
                         queue = self.owned[index]
@@ -246,6 +250,6 @@ class Worker:
         """The oldest head, unless a partition comes first and has something that need not be waited for."""
         if self.first is not None:
             for stamp, index in heads:
-                if index == self.first.index and stamp + FETCH_SECONDS <= now:
+                if index == self.first.index and stamp + self._fetch_seconds <= now:
                     return stamp, index
         return heads[0]

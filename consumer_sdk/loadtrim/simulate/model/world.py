@@ -17,7 +17,7 @@ from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 from .tally import Tally
 from .work import Costs, Machines
-from .worker import FETCH_SECONDS, Queue, Worker
+from .worker import Queue, Worker
 
 __all__ = ["EPOCH", "Agenda", "Member", "World"]
 
@@ -157,7 +157,7 @@ class World:
         member = Member(
             name=name,
             number=number,
-            worker=Worker(self.now, self._draw, speed, self.machines.concurrency),
+            worker=Worker(self.now, self._draw, speed, self.machines.concurrency, self.machines.fetch_seconds),
             meter=Meter(config),
             speed=speed,
             requested_at=requested_at,
@@ -244,7 +244,7 @@ class World:
 
     def _fetch(self, member: Member, index: int) -> None:
         queue, fetched = self.queues[index], member.fetched[index]
-        end = queue.end(self.now - FETCH_SECONDS)
+        end = queue.end(self.now - self.machines.fetch_seconds)
         if end > fetched:
             stamps = queue.between(fetched, end)
             member.meter.fetched(queue.partition, self.now, stamps, next_offset=end, end_offset=end)
@@ -260,7 +260,7 @@ class World:
                 member.meter.observed(queue.partition, self.now, end)
         report = member.meter.report(self.now, member.name, self.generation, member.sequence)
         # What is fetched is told to the meter when it is looked at, which is later than in the agent.
-        delay = None if report.arrival_delay is None else FETCH_SECONDS
+        delay = None if report.arrival_delay is None else self.machines.fetch_seconds
         report = msgspec.structs.replace(report, slicing_off=slicing_off, arrival_delay=delay)
         self.tally.late_by_cause.update(report.late)
         parts = split_report(report)

@@ -23,7 +23,6 @@ from ..loads.load import Load
 from ..model.outcome import Outcome, percentile
 from ..model.protocols import PROTOCOLS
 from ..model.simulation import Options, simulate
-from ..model.worker import FETCH_SECONDS
 from .fixed_group import play_fixed, replicas_at_first, replicas_most
 
 __all__ = ["PART_SECONDS", "Advice", "Trial", "advise", "records_alone", "share_text"]
@@ -91,7 +90,7 @@ def records_alone(options: Options, objective_seconds: float, share: float) -> t
     """
     draw = options.costs.drawer(Random("advice"))
     fastest = max(options.machines.speeds)
-    took = sorted(draw() / fastest + FETCH_SECONDS for _ in range(ALONE_RECORDS))
+    took = sorted(draw() / fastest + options.machines.fetch_seconds for _ in range(ALONE_RECORDS))
     return 1.0 - bisect_right(took, objective_seconds) / ALONE_RECORDS, percentile(took, share)
 
 

@@ -25,7 +25,7 @@ from loadtrim.simulate import (
     simulate,
     summary_of,
 )
-from loadtrim.simulate.model.worker import FETCH_SECONDS
+from loadtrim.simulate.model.work import FETCH_SECONDS
 from loadtrim_agent.common.partition import Partition
 
 COST = 0.005
@@ -453,3 +453,19 @@ def test_slow_records_take_as_many_as_hold_the_objective_and_are_left_alone(
     assert sum(outcome.scaled()) <= 4
     assert outcome.curves.wanted[-1] <= fewest + 1
     assert len(set(outcome.curves.wanted[120:])) == 1
+
+
+def test_records_that_are_fetched_later_are_done_later_and_leave_less_of_the_objective() -> None:
+    """40 records of 10 ms are done by one member within 0.5 s, unless they come when 0.12 s of it are over."""
+    load = replace(parse_generator("constant:rate=40,seconds=30", 2), arrivals="burst")
+    for seconds, wanted in ((0.003, 1), (0.12, 2)):
+        options = Options(costs=Costs(mean_seconds=0.01), machines=Machines(fetch_seconds=seconds))
+        outcome = Simulation(load, PlanConfig(group="g", sla_seconds=0.5), options).run()
+        assert min(outcome.latencies) == pytest.approx(seconds + 0.01)
+        assert outcome.curves.wanted[-1] == wanted
+
+
+@pytest.mark.parametrize("seconds", [-0.1, math.inf, math.nan])
+def test_a_fetch_takes_a_time(seconds: float) -> None:
+    with pytest.raises(WrongLoadError, match="fetched"):
+        Machines(fetch_seconds=seconds)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loadtrim.simulate.model.worker import COMPACT_RECORDS, FETCH_SECONDS, Queue, Worker
+from loadtrim.simulate.model.work import FETCH_SECONDS
+from loadtrim.simulate.model.worker import COMPACT_RECORDS, Queue, Worker
 from loadtrim_agent.common.partition import Partition
 
 COST = 0.1
