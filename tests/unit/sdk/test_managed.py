@@ -132,7 +132,7 @@ async def test_a_signal_ends_the_iteration_though_the_users_loop_is_closed() -> 
     client, agent = started()
     loop = asyncio.new_event_loop()
     agent.buffer.sleep = UserSleep(loop)
-    agent.buffer.sleep._sleepers.add(loop.create_future())
+    agent.buffer.sleep._sleepers[loop.create_future()] = None
     loop.close()
     client.end_iteration(False)
     assert [release for _, release in agent.asked] == [True]
