@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +40,18 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "loadtrim")
 settings.load_profile(PROFILE)
 
 
+def pytest_configure() -> None:
+    """Have the collector of garbage look seldom: collecting tests makes what stays, an eighth faster so."""
+    gc.set_threshold(*COLLECT_AFTER)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Choose which tests are traced for coverage, and give tests a tenth of their examples under the profile ``fast``.
 
     `make test-unit` takes that profile.
     """
     for item in items:
-        if item.get_closest_marker("slow") or item.path.relative_to(Path(__file__).parent).parts[0] not in COVERED:
+        if item.get_closest_marker("slow") or _folder(item.path) not in COVERED:
             item.add_marker("no_cover")
     for given in {_settings_holder(item) for item in items} if PROFILE == "fast" else ():
         name = "settings" if isinstance(given, type) else "_hypothesis_internal_use_settings"
@@ -56,10 +62,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Have the collector of garbage look at what tests make only, and seldom: modules and tests stay."""
+    """Have the collector of garbage look at what tests make only: modules and tests stay."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
+
+
+@cache
+def _folder(path: Path) -> str:
+    """Return the folder of tests that a file is in."""
+    return path.relative_to(Path(__file__).parent).parts[0]
 
 
 def _settings_holder(item: pytest.Item) -> Any:

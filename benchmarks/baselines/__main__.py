@@ -44,7 +44,6 @@ from pathlib import Path
 from benchmarks.baselines.groups import play_both
 from benchmarks.baselines.outcome import GroupsOutcome, judged, render
 from benchmarks.baselines.past import PastWeeks, load_of, truth_rising_at
-from benchmarks.baselines.picture import picture
 from benchmarks.baselines.prepare import Pipeline, StepFailedError, fetch_jars, hand_over, write_past
 from benchmarks.baselines.schedule import BUCKET_SECONDS, LOW_SECONDS_MIN, NotInTimeError, Schedule, clock, planned
 from demo.load import shares_even
@@ -226,6 +225,8 @@ def _demo(settings: DemoSettings) -> GroupsOutcome:
         baselines_seconds=prepared.baselines_seconds,
     )
     (settings.out / "demo-spark.json").write_bytes(outcome.as_json())
+    from benchmarks.baselines.picture import picture  # matplotlib takes half a second, and only this draws
+
     picture(outcome, reports, settings.out / "demo-spark.png")
     return outcome
 

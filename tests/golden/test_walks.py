@@ -29,7 +29,7 @@ def golden(walk: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "walk", [pytest.param(name, marks=pytest.mark.slow if name in ("report", "setting") else ()) for name in WALKS]
+    "walk", [pytest.param(name, marks=pytest.mark.slow if name != "record" else ()) for name in WALKS]
 )
 async def test_the_code_takes_the_steps_of_the_transcript(walk: str) -> None:
     played = ""

@@ -8,6 +8,7 @@ stands at the field, the range in its type. What a room is set to beside them st
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
@@ -159,13 +160,23 @@ DEFAULTS = AgentSettings()
 
 def out_of_range(settings: AgentSettings) -> Iterator[tuple[str, object, str]]:
     """Yield name, value and what is allowed of each setting that is outside its range, or contradicts another one."""
-    for field in msgspec.structs.fields(settings):
-        value, allowed = getattr(settings, field.name), what_is_allowed(field.type)
-        if allowed and not is_allowed(field.type, value):
-            yield field.name, value, allowed
+    for name, kind, allowed in _ranges(type(settings)):
+        value = getattr(settings, name)
+        if not is_allowed(kind, value):
+            yield name, value, allowed
     most = settings.max_replicas
     if most is not None and most < settings.min_replicas:
         yield "max_replicas", most, what_is_allowed(MaxReplicas)
+
+
+@cache  # msgspec evaluates all annotations each time, and a group's settings are made anew for each view of it
+def _ranges(kind: type[AgentSettings]) -> tuple[tuple[str, Any, str], ...]:
+    """Return name, type and what is allowed of each setting that has a range."""
+    return tuple(
+        (field.name, field.type, allowed)
+        for field in msgspec.structs.fields(kind)
+        if (allowed := what_is_allowed(field.type))
+    )
 
 
 def is_allowed(kind: Any, value: object) -> bool:

@@ -78,7 +78,7 @@ def read_state(kind: type[_S], wire: Mapping[str, float]) -> _S | None:
 def _read(kind: type[_S], wire: Mapping[str, float]) -> _S:
     values: dict[str, Any] = {}
     blank = kind()
-    for field in msgspec.structs.fields(kind):
+    for field in _fields(kind):
         key = field.encode_name
         value: Any
         match getattr(blank, field.name):
@@ -95,6 +95,11 @@ def _read(kind: type[_S], wire: Mapping[str, float]) -> _S:
                 continue
         values[field.name] = msgspec.convert(value, field.type, strict=False, str_keys=True)
     return kind(**values)
+
+
+@cache  # msgspec evaluates all annotations each time
+def _fields(kind: type[StatePart]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 @cache  # every decision writes its state

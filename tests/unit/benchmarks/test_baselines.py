@@ -11,7 +11,6 @@ import pytest
 from benchmarks.baselines.__main__ import main, settings_of
 from benchmarks.baselines.outcome import GroupsOutcome, held_from, judged, owning, render
 from benchmarks.baselines.past import HIGH, LOW, PastWeeks, load_of, reports, truth_rising_at
-from benchmarks.baselines.picture import picture
 from benchmarks.baselines.prepare import Pipeline, StepFailedError
 from benchmarks.baselines.schedule import BUCKET_SECONDS, GROUPS_SECONDS, NotInTimeError, Schedule, clock, planned
 
@@ -185,6 +184,8 @@ class TestOutcome:
 
     @pytest.mark.slow
     def test_the_picture_is_drawn(self, tmp_path: Path) -> None:
+        from benchmarks.baselines.picture import picture
+
         both = self.runs(tmp_path, {0.0: 1, 1.5: 3}, {0.0: 1, 5.5: 3})
         outcome = self.outcome_of(both, tmp_path)
         picture(outcome, both, tmp_path / "out" / "one.png")
