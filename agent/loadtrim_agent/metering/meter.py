@@ -38,6 +38,7 @@ from .capacity import MemberWork
 from .cost import Cost, TopicCosts
 from .lateness import Judge, NotLate, runs_of
 from .partition_meter import PartitionMeter
+from .pause import Pauses
 from .readings import (
     OUT_OF_SIZING,
     Flows,
@@ -88,6 +89,7 @@ class Meter:
         self._judge = Judge(config.sla_seconds, config.concurrency)
         self._work = MemberWork(config.concurrency)
         self._busy = self._work.busy
+        self._pauses = Pauses(self._busy)
         self._slots = WorkBuckets(self._grid, config.settle_seconds, config.settle_seconds_max)
         self._gone: dict[Partition, tuple[Flows, PartitionReport]] = {}
         """Lost since the last report."""
@@ -134,6 +136,7 @@ class Meter:
         cost = self._costs.roughly(partition.topic)
         rate = work_rate / cost.mean if work_rate is not None and cost is not None and cost.mean > 0.0 else None
         self._parts[partition] = PartitionMeter(partition, self._config, self._busy, position, arrivals, rate)
+        self._pauses.owned(self._log_time(now), len(self._parts))
         if handoff_seconds is not None:
             self._handoffs.append(min(max(0.0, handoff_seconds), HANDOFF_SECONDS_MAX))
         if not self._started:
@@ -149,6 +152,7 @@ class Meter:
         part = self._parts.pop(partition, None)
         if part is None:
             return
+        self._pauses.lost(partition, self._log_time(now), len(self._parts))
         if part.state(self._log_time(now), self._stuck_after()) not in OUT_OF_SIZING:
             self._slots.lost(part, self._cost_of_work(part))
         flows, observed = part.flows(), part.observed_seconds(self._log_time(now))
@@ -301,13 +305,17 @@ class Meter:
             part.committed = offset
 
     def paused(self, partition: Partition, now: float, paused: bool) -> None:
-        """The user paused or resumed a partition that is still owned: kept out of sizing meanwhile.
+        """The user paused or resumed a partition that is still owned.
 
-        But not where the pause is short, or the member is busy in it: that is back pressure, and so load.
+        What is paused for most of the time between two reports is kept out of sizing, but for back pressure.
         """
-        part = self._parts.get(partition)
-        if part is not None:
-            part.paused(self._log_time(now), paused, self._stuck_after())
+        part, log_now = self._parts.get(partition), self._log_time(now)
+        if part is None:
+            return
+        if paused:
+            self._pauses.paused(partition, log_now, len(self._parts))
+        elif self._pauses.resumed(partition, log_now, len(self._parts)):
+            part.resumed(log_now, load=not part.paused)
 
     def clock_offset(self, seconds: float, round_trip_seconds: float = 0.0) -> None:
         """A sample of own wall clock minus the broker's log clock.
@@ -327,6 +335,7 @@ class Meter:
         parts = self._grid.parts
         grid_slots = round((old - new) * self._grid.inverse / parts) * parts
         self._slots.shift(grid_slots)
+        self._pauses.shift(old - new)
         for part in self._parts.values():
             part.shift(grid_slots, old - new)
 
@@ -344,6 +353,9 @@ class Meter:
         log_now = self._log_time(now)
         interval = max(0.001, now - self._reported_at) if self._reported_at is not None else 0.001
         self._reported_at = now
+        self._pauses.settle(log_now)
+        for partition, part in self._parts.items():
+            part.paused = partition in self._pauses.kept_out
         states = self._states(log_now)
         sized = [(self._parts[partition], state not in OUT_OF_SIZING) for partition, state in states.items()]
         slots_start, slots = self._slots.close(log_now, sized, self._costs, self._cost_of_work)

@@ -10,7 +10,7 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, WorkWindow
 from .arrivals import ASSUMED_SECONDS_MAX, Arrivals
 from .cost import BusyRing, Cost, CostEstimate
 from .lateness import Judge, Mark, RecordQueue
-from .pause import BUSY_ENOUGH, Pause
+from .pause import BUSY_ENOUGH
 from .readings import Flows, MeterConfig, PartitionState
 from .windows import Moments, SlidingWindows
 
@@ -63,7 +63,6 @@ class PartitionMeter:
         "_grid",
         "_kept_out",
         "_lag_min",
-        "_pause",
         "_rate",
         "_told",
         "_told_at",
@@ -75,6 +74,7 @@ class PartitionMeter:
         "cost",
         "fetched_offset",
         "partition",
+        "paused",
         "position",
         "queue",
         "waiting_since",
@@ -105,6 +105,8 @@ class PartitionMeter:
         self.fetched_offset = position
         """Next offset to be fetched."""
         self.committed: int | None = None
+        self.paused = False
+        """By user code, for most of the time before the last report; see :mod:`.pause`."""
         self.acquired_at = at
         self.waiting_since = at
         """Since when something is there to be done and nothing was."""
@@ -112,7 +114,6 @@ class PartitionMeter:
         self._busy_before_wait = busy.total
         self._grid = grid
         self._config = config
-        self._pause: Pause | None = None
         self._ahead_since = at
         self._kept_out = False
         self._lag_min = self.lag
@@ -173,7 +174,7 @@ class PartitionMeter:
 
     def state(self, now: float, patience_seconds: float) -> PartitionState:
         """What it does; ``patience_seconds``: how long user code may take for one record before it counts as stuck."""
-        if self._pause is not None and (self._kept_out or not self._pause.is_back_pressure(now, patience_seconds)):
+        if self.paused:
             return PartitionState.PAUSED
         if self.lag:
             waited = now - self.waiting_since
@@ -281,17 +282,6 @@ class PartitionMeter:
         self._wait_from(now)
         self._lag_min = min(self._lag_min, self.lag)
 
-    def paused(self, now: float, paused: bool, patience_seconds: float) -> None:
-        """User code pauses it, or resumes it; a word that it has said before changes nothing."""
-        pause = self._pause
-        if paused == (pause is not None):
-            return
-        if pause is None:
-            self._pause = Pause(self._busy, now, self._config.settle_seconds)
-            return
-        self._pause = None
-        self.resumed(now, load=not self._kept_out and pause.is_back_pressure(now, patience_seconds))
-
     def resumed(self, now: float, *, load: bool = False) -> None:
         """It was paused or blocked until now: what came in that time is late because of that.
 
@@ -309,8 +299,6 @@ class PartitionMeter:
         self.arrivals.shift(grid_slots, seconds)
         self.queue.shift(seconds)
         self.acquired_at += seconds
-        if self._pause is not None:
-            self._pause.since += seconds
         self.waiting_since += seconds
         self._ahead_since += seconds
         self._told_at += seconds

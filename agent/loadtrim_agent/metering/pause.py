@@ -1,40 +1,110 @@
-"""A partition that user code has paused: is what comes meanwhile load, or waiting for something else?"""
+"""Pauses of partitions by user code: is what comes meanwhile load, or does it wait for something else?
+
+User code that has enough in hand pauses all it has until it has less: *back pressure*. What comes then is load as any
+other. Code that waits for a service or a time, or tries one partition's record again while others go on, does not
+advance for reasons other than load, and more replicas would not help it.
+
+A pause says neither by its length. So what counts is the time that a partition was paused in since the last report,
+less the time in which all were paused and the member was busy. From half of it on the partition is kept out of sizing.
+"""
 
 from __future__ import annotations
 
+from loadtrim_agent.common.partition import Partition
+
 from .cost import BusyRing
 
-__all__ = ["BUSY_ENOUGH", "Pause"]
+__all__ = ["BUSY_ENOUGH", "Pauses"]
 
 BUSY_ENOUGH = 0.8
-"""A member that worked this share of the time on other partitions was busy: what waited, waited because of load."""
+"""A member that worked this share of the time was busy: what waited, waited because of load."""
+PAUSED_ENOUGH = 0.5
+"""Share of the time between two reports. Chosen: what is paused for less is handed out most of the time."""
 
 
-class Pause:
-    """One pause of one partition.
+class Pauses:
+    """The pauses of one member's partitions. Times are of the log's clock.
 
-    Args:
-        busy: of the member, to tell what waits for others.
-        since: log clock.
-        settle_seconds: least age at which a slot is closed: no slot misses what comes in so short a pause.
+    ``busy``: of the member.
     """
 
-    __slots__ = ("_busy", "_busy_before", "_settle_seconds", "since")
-
-    def __init__(self, busy: BusyRing, since: float, settle_seconds: float) -> None:
-        self.since = since
+    def __init__(self, busy: BusyRing) -> None:
+        self.kept_out: frozenset[Partition] = frozenset()
+        """By the last report."""
         self._busy = busy
-        self._busy_before = busy.accrued
-        self._settle_seconds = settle_seconds
+        self._settled_at: float | None = None
+        """Time of the last report, at first of the first partition."""
+        self._since: dict[Partition, float] = {}
+        """Of those that are paused."""
+        self._seconds: dict[Partition, float] = {}
+        """Of pauses that ended since the last report."""
+        self._all_since: float | None = None
+        """Since when all that is owned is paused; None: it is not."""
+        self._busy_before = 0.0
+        self._all_seconds = self._all_busy = 0.0
+        """Since the last report: how long all was paused, and what the member worked in that."""
 
-    def is_back_pressure(self, now: float, patience_seconds: float) -> bool:
-        """Return whether it is short so far, or the member is busy in it and it is no longer than one record may take.
-
-        User code that has enough in hand pauses until it has less: what comes then is load as any other. Code that
-        waits for a service or a time is idle meanwhile, and more replicas would not help it.
-        """
-        paused = now - self.since
-        if paused > patience_seconds:
+    def paused(self, partition: Partition, now: float, owned: int) -> bool:
+        """User code pauses one of so many; a word that it has said before changes nothing. Returns whether it does."""
+        if partition in self._since:
             return False
-        busy = self._busy.accrued - self._busy_before
-        return paused <= self._settle_seconds or busy >= BUSY_ENOUGH * paused * self._busy.capacity
+        self._since[partition] = now
+        self.owned(now, owned)
+        return True
+
+    def resumed(self, partition: Partition, now: float, owned: int) -> bool:
+        """User code resumes it, with so many owned. Returns whether it was paused."""
+        since = self._since.pop(partition, None)
+        self.owned(now, owned)
+        if since is None:
+            return False
+        self._count(partition, since, now)
+        return True
+
+    def lost(self, partition: Partition, now: float, owned: int) -> None:
+        """It is not owned any more; so many are."""
+        self._since.pop(partition, None)
+        self._seconds.pop(partition, None)
+        self.owned(now, owned)
+
+    def owned(self, now: float, owned: int) -> None:
+        """So many partitions are owned from now on, or as many as before of which others are paused."""
+        if self._settled_at is None:
+            self._settled_at = now
+        if len(self._since) < owned or not owned:
+            self._end_all(now)
+        elif self._all_since is None:
+            self._all_since, self._busy_before = now, self._busy.accrued
+
+    def settle(self, now: float) -> None:
+        """A report is made: judge the time since the last one."""
+        begun = self._all_since is not None
+        self._end_all(now)
+        if begun:
+            self._all_since, self._busy_before = now, self._busy.accrued
+        for partition, since in self._since.items():
+            self._count(partition, since, now)
+        pressed = self._all_busy >= BUSY_ENOUGH * self._busy.capacity * self._all_seconds
+        begun_at = now if self._settled_at is None else self._settled_at
+        enough = PAUSED_ENOUGH * (now - begun_at) + (self._all_seconds if pressed else 0.0)
+        self.kept_out = frozenset(partition for partition, paused in self._seconds.items() if paused > enough)
+        self._seconds, self._all_seconds, self._all_busy, self._settled_at = {}, 0.0, 0.0, now
+
+    def shift(self, seconds: float) -> None:
+        """The log clock turned out to be ``seconds`` ahead of what was thought."""
+        if self._settled_at is not None:
+            self._settled_at += seconds
+        self._since = {partition: since + seconds for partition, since in self._since.items()}
+        if self._all_since is not None:
+            self._all_since += seconds
+
+    def _count(self, partition: Partition, since: float, now: float) -> None:
+        begun_at = since if self._settled_at is None else max(since, self._settled_at)
+        self._seconds[partition] = self._seconds.get(partition, 0.0) + now - begun_at
+
+    def _end_all(self, now: float) -> None:
+        if self._all_since is None:
+            return
+        self._all_seconds += now - self._all_since
+        self._all_busy += self._busy.accrued - self._busy_before
+        self._all_since = None
