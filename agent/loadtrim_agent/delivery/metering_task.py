@@ -39,6 +39,8 @@ from .stretches import Finished
 __all__ = ["MeteringTask", "process_started_at"]
 
 FRESH_SECONDS = 1.0
+PAUSES_SECONDS = 0.01
+"""Pauses that are no further apart happen at one time. Chosen."""
 TOLERANCE_SHARE = 0.1
 """Of the objective: a record that is kept for no longer beyond the next call counts as done at it. Chosen."""
 
@@ -72,6 +74,7 @@ class MeteringTask:
         """Set while records are there that are not done."""
         self._watched: dict[Partition, Stream] = {}
         """Those of which something could become done, so that nobody looks at those that are quiet."""
+        self._gathered_at = 0.0
         self._batches = BatchCost()
         self._doubt = Doubt()
         self._sequence = 0
@@ -131,6 +134,9 @@ class MeteringTask:
         self.meter.sought(stream.partition, wall_time(), offset)
 
     def paused(self, stream: Stream, paused: bool) -> None:
+        # What was worked in a pause is asked; of many that are paused at once the first gathers.
+        if wall_time() - self._gathered_at > PAUSES_SECONDS:
+            self.gather()
         self.meter.paused(stream.partition, wall_time(), paused)
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
@@ -141,7 +147,7 @@ class MeteringTask:
 
     def gather(self) -> None:
         """Take what was done since the last time. O(partitions of which something is to be done)."""
-        now = wall_time()
+        self._gathered_at = now = wall_time()
         wall_offset = now - boot_time()
         if self._buffer is not None:
             self._doubt.look(self._buffer.hand)

@@ -250,6 +250,7 @@ class SlicingTask:
     def look(self) -> bool:
         """Pass on what will not be done in time. Returns whether much waits."""
         if self.off() is not SlicingOff.NOTHING:
+            self._waiting = _Waiting()
             return False
         for _ in range(SLICES_PER_LOOK_MAX):
             own = self._own()

@@ -88,8 +88,7 @@ class Meter:
         self._costs = TopicCosts()
         self._judge = Judge(config.sla_seconds, config.concurrency)
         self._work = MemberWork(config.concurrency)
-        self._busy = self._work.busy
-        self._pauses = Pauses(self._busy)
+        self._pauses = Pauses(self._work.busy)
         self._slots = WorkBuckets(self._grid, config.settle_seconds, config.settle_seconds_max)
         self._gone: dict[Partition, tuple[Flows, PartitionReport]] = {}
         """Lost since the last report."""
@@ -135,7 +134,7 @@ class Meter:
         arrivals = Arrivals(self._grid, at, end_offset, self._slots.opened(at))
         cost = self._costs.roughly(partition.topic)
         rate = work_rate / cost.mean if work_rate is not None and cost is not None and cost.mean > 0.0 else None
-        self._parts[partition] = PartitionMeter(partition, self._config, self._busy, position, arrivals, rate)
+        self._parts[partition] = PartitionMeter(partition, self._config, self._work.busy, position, arrivals, rate)
         self._pauses.owned(self._log_time(now), len(self._parts))
         if handoff_seconds is not None:
             self._handoffs.append(min(max(0.0, handoff_seconds), HANDOFF_SECONDS_MAX))
@@ -262,7 +261,7 @@ class Meter:
         part = self._parts.get(partition)
         if part is None:
             self.ignored += count
-            self._busy.add(now, total)
+            self._work.busy.add(now, total)
             return
         log_now = self._log_time(now)
         if not count and position == part.position:
@@ -273,6 +272,7 @@ class Meter:
             part.resumed(log_now)
         self._work.done(now, total, count)
         if count:
+            self._pauses.done()
             squares = sum(map(mul, busies, busies))
             part.cost.add(now, count, total, squares)
             self._costs.add(part.partition.topic, now, count, total, squares)
@@ -445,12 +445,12 @@ class Meter:
             for partition, part in sorted(self._parts.items())
         )
         return MeterSnapshot(
-            utilization=self._busy.share(now),
+            utilization=self._work.busy.share(now),
             slack=self._slack(now, states),
             capacity=self._work.capacity,
             work_rate=self._work_rate(states),
             clock_offset_seconds=self._clock.seconds,
-            busy_seconds=self._busy.total,
+            busy_seconds=self._work.busy.total,
             in_time=self._judge.in_time,
             untimed=self._judge.untimed,
             unknown=self._judge.unknown,
@@ -486,7 +486,7 @@ class Meter:
         return max(
             self._config.blocked_seconds,
             _STUCK_AFTER_COSTS * self._costs.dearest_seconds(),
-            _STUCK_AFTER_STRETCHES * self._busy.longest_seconds,
+            _STUCK_AFTER_STRETCHES * self._work.busy.longest_seconds,
         )
 
     def _states(self, log_now: float) -> dict[Partition, PartitionState]:
@@ -501,7 +501,7 @@ class Meter:
     def _slack(self, now: float, states: dict[Partition, PartitionState]) -> float:
         """What is neither used nor about to be: the larger of what is worked and what arrives counts as used."""
         capacity = self._work.capacity
-        used = max(self._busy.share(now) * capacity, self._work_rate(states))
+        used = max(self._work.busy.share(now) * capacity, self._work_rate(states))
         return max(0.0, capacity - used) * self._config.speed
 
     def _entries(

@@ -1,11 +1,12 @@
 """Pauses of partitions by user code: is what comes meanwhile load, or does it wait for something else?
 
 User code that has enough in hand pauses all it has until it has less: *back pressure*. What comes then is load as any
-other. Code that waits for a service or a time, or tries one partition's record again while others go on, does not
-advance for reasons other than load, and more replicas would not help it.
+other. Code that waits for a service, or tries one partition's record again while others go on, is stopped by something
+else than load. More replicas would not help it.
 
-A pause says neither by its length. So what counts is the time that a partition was paused in since the last report,
-less the time in which all were paused and the member was busy. From half of it on the partition is kept out of sizing.
+A pause says neither by its length. So what counts is for how long a partition was paused since the last report. Time in
+which all were paused does not count where the member was busy in it, or did something between. What is paused for half
+of the time or more is kept out of sizing.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Pauses:
         self._busy_before = 0.0
         self._all_seconds = self._all_busy = 0.0
         """Since the last report: how long all was paused, and what the member worked in that."""
+        self._advanced = False
+        """Since the last report: something was done."""
 
     def paused(self, partition: Partition, now: float, owned: int) -> bool:
         """User code pauses one of so many; a word that it has said before changes nothing. Returns whether it does."""
@@ -62,19 +65,23 @@ class Pauses:
         return True
 
     def lost(self, partition: Partition, now: float, owned: int) -> None:
-        """It is not owned any more; so many are."""
+        """Forget one that is not owned any more; so many are."""
         self._since.pop(partition, None)
         self._seconds.pop(partition, None)
         self.owned(now, owned)
 
     def owned(self, now: float, owned: int) -> None:
-        """So many partitions are owned from now on, or as many as before of which others are paused."""
+        """Take in that so many partitions are owned, or that others of them are paused."""
         if self._settled_at is None:
             self._settled_at = now
         if len(self._since) < owned or not owned:
             self._end_all(now)
         elif self._all_since is None:
             self._all_since, self._busy_before = now, self._busy.accrued
+
+    def done(self) -> None:
+        """Tell that records were done, of whichever partition."""
+        self._advanced = True
 
     def settle(self, now: float) -> None:
         """A report is made: judge the time since the last one."""
@@ -84,11 +91,12 @@ class Pauses:
             self._all_since, self._busy_before = now, self._busy.accrued
         for partition, since in self._since.items():
             self._count(partition, since, now)
-        pressed = self._all_busy >= BUSY_ENOUGH * self._busy.capacity * self._all_seconds
+        pressed = self._advanced or self._all_busy >= BUSY_ENOUGH * self._busy.capacity * self._all_seconds
         begun_at = now if self._settled_at is None else self._settled_at
         enough = PAUSED_ENOUGH * (now - begun_at) + (self._all_seconds if pressed else 0.0)
         self.kept_out = frozenset(partition for partition, paused in self._seconds.items() if paused > enough)
         self._seconds, self._all_seconds, self._all_busy, self._settled_at = {}, 0.0, 0.0, now
+        self._advanced = False
 
     def shift(self, seconds: float) -> None:
         """The log clock turned out to be ``seconds`` ahead of what was thought."""

@@ -131,6 +131,23 @@ async def test_batches_that_turn_out_to_be_worked_on_at_once_are_charged_anew(mo
     assert costs[-1] == pytest.approx(0.5 / 15, rel=0.1), "as in a batch of three times the largest"
 
 
+async def test_what_was_worked_until_a_pause_is_known_at_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else work of up to 0.2 s before it counts as work in it."""
+    buffer = handout_of(ONE, TWO)
+    metering = MeteringTask(MeterConfig(group="group"), Metrics(CollectorRegistry(), "group", "client", 1.0))
+    metering.attach(buffer, QuietFetcher())  # type: ignore[arg-type]
+    for stream in buffer.streams.values():
+        metering.acquired(stream, None)
+    buffer.take_one(())
+    buffer.take_one(())
+    told = []
+    monkeypatch.setattr(metering.meter, "paused", lambda *_: told.append(metering.meter._work.busy.accrued))
+    for stream in buffer.streams.values():
+        metering.paused(stream, True)
+    assert told[0] > 0.0
+    assert told[1] == told[0], "both are paused at one time, so it is asked for once"
+
+
 async def test_the_record_in_hand_for_longest_is_shown_with_its_age() -> None:
     registry, buffer = CollectorRegistry(), handout_of(ONE, TWO)
     metering = MeteringTask(MeterConfig(group="group"), Metrics(registry, "group", "client", 1.0, clock=lambda: 1e9))

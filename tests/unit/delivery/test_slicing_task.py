@@ -232,6 +232,19 @@ async def test_what_waits_since_a_quiet_look_is_no_burst(monkeypatch: pytest.Mon
     assert not house.loads._soon.is_set()
 
 
+async def test_what_waited_before_slices_were_off_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    house.loads._told_at = -math.inf
+    house.fetched(P0, 70)
+    house.task.look()
+    monkeypatch.setattr(house.task, "off", lambda: SlicingOff.REBALANCE)
+    house.task.look()
+    monkeypatch.undo()
+    house.loads._soon.clear()
+    house.task.look()
+    assert house.loads._soon.is_set(), "it may have been worked off meanwhile, and come anew"
+
+
 async def test_what_came_with_a_partition_came_to_its_last_owner() -> None:
     house = House()
     house.arrived(P0).acquired_at = boot_time()
