@@ -105,3 +105,19 @@ def test_a_plan_moves_nothing_that_members_move_by_themselves(seed: int, crashes
     assert verdict.lost == 0
     assert verdict.repeated == 0 or crashes
     assert max(replicas for _, replicas in verdict.wanted) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase_seconds", [0.04, 0.085, 0.09])
+def test_a_burst_takes_as_many_members_wherever_the_edges_of_slots_are(phase_seconds: float) -> None:
+    """A burst of 20 ms that an edge cut looked as if it came within 0.2 s: two members, and a quarter was late."""
+    rng = random.Random(f"edges {phase_seconds}")
+    burst = round(2.4 * MEMBER)
+    load = [
+        Arrival(second + phase_seconds + 0.02 * index / burst, rng.randrange(PARTITIONS), COST_SECONDS)
+        for second in range(40)
+        for index in range(burst)
+    ]
+    verdict = Demand(replace(CELL, seconds=41.0), 1, load=load, settings=SLICED).run()
+    assert {replicas for at, replicas in verdict.wanted if 15.0 <= at < 41.0} <= {3}
+    assert [replicas for at, replicas in verdict.wanted if at < 41.0][-1] == 3

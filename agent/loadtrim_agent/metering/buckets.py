@@ -77,7 +77,7 @@ class WorkBuckets:
         parts: Sequence[tuple[PartitionMeter, bool]],
         costs: TopicCosts,
         cost_of: CostOf,
-    ) -> tuple[float, tuple[float, ...]]:
+    ) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
         """Close what is complete.
 
         Args:
@@ -87,10 +87,11 @@ class WorkBuckets:
             cost_of: what a record of a partition is taken to cost.
 
         Returns:
-            When the first slot begins (0.0: there has been no partition yet) and the work of each, busy seconds.
+            When the first slot begins (0.0: there has been no partition yet). The work of each, busy seconds. What of
+            that came in its second half.
         """
         if self.first_open is None:
-            return 0.0, ()
+            return 0.0, (), ()
         upto = max(self._settled(now, parts), self.first_open)
         oldest = upto - BUCKETS_MAX * self._grid.parts
         begin = max(self.first_open, oldest)
@@ -103,17 +104,22 @@ class WorkBuckets:
         late = [(slot, self._gone.pop(slot)) for slot in sorted(self._gone) if slot < upto]
         first = self._grid.aligned(max(oldest, min([begin, *(slot for slot, _ in late)])))
         work = [0.0] * ((upto - first) // self._grid.parts)
+        second = work.copy()
         for part, counts in counted:
             if any(counts) and (cost := cost_of(part)) is not None:
-                self._add(work, counts, cost)
+                self._add(work, second, counts, cost)
         for slot, amount in late:
             if slot < first:
                 self.carry += amount
             else:
                 work[(slot - first) // self._grid.parts] += amount
+                second[(slot - first) // self._grid.parts] += amount if self._is_second(slot) else 0.0
         self.first_open = upto
+        shares = [part / whole if whole > 0.0 else 0.5 for part, whole in zip(second, work, strict=True)]
         self.carry = spread(work, self.carry)
-        return round(self._grid.start(first), 6), self._rounded(work)
+        told = self._rounded(work)
+        second_told = tuple(round(min(1.0, share) * each, 6) for share, each in zip(shares, told, strict=True))
+        return round(self._grid.start(first), 6), told, second_told
 
     def opening(self, parts: Sequence[tuple[PartitionMeter, bool]], cost_of: CostOf) -> tuple[float, ...]:
         """What is known of the slots after the closed ones, busy seconds: they will be told with no less.
@@ -163,12 +169,18 @@ class WorkBuckets:
                 settled = min(settled, part.observed_until(now))
         return self._grid.aligned(self._grid.index(max(settled, now - self._settle_seconds_max)))
 
-    def _add(self, work: list[float], counts: Sequence[float], cost: Cost) -> None:
+    def _add(self, work: list[float], second: list[float], counts: Sequence[float], cost: Cost) -> None:
         """Add one partition's closed counts, of which the last belongs to the end of ``work``."""
         per_slot = self._grid.parts
         for number, count in enumerate(counts, len(work) * per_slot - len(counts)):
             if count:
                 work[number // per_slot] += count * cost.mean
+                if self._is_second(number):
+                    second[number // per_slot] += count * cost.mean
+
+    def _is_second(self, grid_slot: int) -> bool:
+        """Return whether a grid slot lies in the second half of its slot, which begins at a whole number of parts."""
+        return 2 * (grid_slot % self._grid.parts) >= self._grid.parts
 
     def _add_gone(self, slot: int, work: float) -> None:
         self._gone[slot] = self._gone.get(slot, 0.0) + work

@@ -358,7 +358,7 @@ class Meter:
             part.paused = partition in self._pauses.kept_out
         states = self._states(log_now)
         sized = [(self._parts[partition], state not in OUT_OF_SIZING) for partition, state in states.items()]
-        slots_start, slots = self._slots.close(log_now, sized, self._costs, self._cost_of_work)
+        slots_start, slots, second = self._slots.close(log_now, sized, self._costs, self._cost_of_work)
         judge, told = self._judge, self._told
         lag_least = sum(self._parts[p].lag_least for p, state in states.items() if state not in OUT_OF_SIZING)
         busy_seconds = self._work.close(interval, lag_least, self._costs.mean_seconds())
@@ -393,6 +393,7 @@ class Meter:
             slot_seconds=self._config.slot_seconds,
             slots_start=slots_start,
             slots=slots,
+            slots_second=second,
             slots_open=self._slots.opening(sized, self._cost_of_work),
             partitions=self._entries(log_now, interval, states),
         )

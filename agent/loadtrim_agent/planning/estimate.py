@@ -16,7 +16,7 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import mul, sub, truediv
+from operator import add, mul, sub, truediv
 
 import msgspec
 
@@ -116,7 +116,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         rates=rates,
         costs=costs,
         cost=statistics.fmean(costs.values()) if costs else 0.0,
-        shape=unit_curve(observation.slots, alike_seconds(series)),
+        shape=unit_curve(observation.slots, alike_seconds(series), observation.second_halves),
     )
     fastest = max((member.capacity for member in members.values()), default=1.0)
     partitions = {p: _mark_unsplittable(_partition(p, inputs), fastest, config) for p in in_turns(sorted(group.owners))}
@@ -263,22 +263,25 @@ def _series(slots: Sequence[float]) -> tuple[float, ...]:
     return tuple(sum(slots[index : index + per_second]) for index in range(start, len(slots), per_second))
 
 
-def unit_curve(slots: Sequence[float], alike: int | None = None) -> ArrivalCurve:
+def unit_curve(slots: Sequence[float], alike: int | None = None, second: Sequence[float] = ()) -> ArrivalCurve:
     """Shape of the load: its work curve at a level of one busy second per second.
 
     Each window is divided by the mean of the 15 s around it, so that what remains is the load's burstiness and not its
     ups and downs, which the forecast follows. The window of no length is the straight line through the two shortest,
-    extended to 0: all of a burst that fits one slot, nothing of an even stream.
+    extended to 0: all of a burst that fits one slot, nothing of an even stream. So that no edge of a slot cuts a burst,
+    the shortest window may also begin, or end, in the middle of one.
 
     Args:
         slots: work per 0.1 s, oldest first.
         alike: so many of the newest seconds are of one kind. What jumped is no burst: levels are taken on one side of
             the jump. None: all are.
+        second: what of each slot came in its second half; empty: not known.
     """
     prefix = [0.0, *itertools.accumulate(slots)]
     half, least = round(LEVEL_SECONDS / BUCKET_SECONDS / 2), round(LEVEL_SECONDS_MIN / BUCKET_SECONDS / 2)
     first = max(0, len(slots) - round(SHAPE_SECONDS / BUCKET_SECONDS))
     jump = 0 if alike is None else max(0, len(slots) - round(alike / BUCKET_SECONDS))
+    most = _most_around(slots, second) if second else slots
     samples = _Samples(prefix)
     for index in itertools.compress(range(first, len(slots)), slots[first:]):
         begin, end = (jump, len(slots)) if index >= jump else (0, jump)
@@ -291,13 +294,20 @@ def unit_curve(slots: Sequence[float], alike: int | None = None) -> ArrivalCurve
             low = max(begin, high - 2 * reach)
         level = (prefix[high] - prefix[low]) / ((high - low) * BUCKET_SECONDS)
         if level > 0.0:  # else so little that it is lost in the sum of what came before
-            samples.add(index, slots[index], level)
+            samples.add(index, slots[index], most[index], level)
     widths = [tau / BUCKET_SECONDS for tau in TAUS_SECONDS[1:]]
-    moments = [samples.moments(width) for width in (*widths, 2.0)]
+    moments = [samples.shortest(), *(samples.moments(width) for width in (*widths[1:], 2.0))]
     means, sds = _filled(moments[:-1])
     two_slots = moments[-1][0] if moments[-1] else means[0] * 2
     instant = min(max(2.0 * means[0] - two_slots, 0.0), means[0])
     return ArrivalCurve((instant, *means), (sds[0] if instant > 0 else 0.0, *sds))
+
+
+def _most_around(slots: Sequence[float], second: Sequence[float]) -> list[float]:
+    """Return the most that comes in a window as long as a slot that holds half of this one, or all of it."""
+    first = [work - later for work, later in zip(slots, second, strict=True)]
+    cut = list(map(add, second, first[1:]))  # from the middle of each slot to that of the next
+    return list(map(max, slots, [0.0, *cut], [*cut, 0.0]))
 
 
 class _Samples:
@@ -309,14 +319,21 @@ class _Samples:
         self._until: list[float] = []
         """Work up to each end."""
         self._works: list[float] = []
+        self._most: list[float] = []
+        """In a window as long as a slot that the edge of none cuts."""
         self._levels: list[float] = []
 
-    def add(self, slot: int, work: float, level: float) -> None:
+    def add(self, slot: int, work: float, most: float, level: float) -> None:
         """In order of time."""
         self._ends.append(slot + 1)
         self._until.append(self._prefix[slot + 1])
         self._works.append(work)
+        self._most.append(most)
         self._levels.append(level)
+
+    def shortest(self) -> tuple[float, float] | None:
+        """Return the same as :meth:`moments` for the windows that no edge of a slot cuts."""
+        return _weighted(list(map(truediv, self._most, self._levels)), self._works) if self._works else None
 
     def moments(self, width: float) -> tuple[float, float] | None:
         """Mean and standard deviation, counted by work, of windows of ``width`` slots relative to the level around
@@ -332,11 +349,15 @@ class _Samples:
         else:
             low = [prefix[start] for start in starts]
         values = list(map(truediv, map(sub, self._until[skipped:], low), self._levels[skipped:]))
-        works = self._works[skipped:]
-        weighted = list(map(mul, works, values))
-        weight = sum(works)
-        mean = sum(weighted) / weight
-        return mean, math.sqrt(max(0.0, sum(map(mul, weighted, values)) / weight - mean * mean))
+        return _weighted(values, self._works[skipped:])
+
+
+def _weighted(values: Sequence[float], works: Sequence[float]) -> tuple[float, float]:
+    """Return mean and standard deviation, counted by work."""
+    weighted = list(map(mul, works, values))
+    weight = sum(works)
+    mean = sum(weighted) / weight
+    return mean, math.sqrt(max(0.0, sum(map(mul, weighted, values)) / weight - mean * mean))
 
 
 def _filled(moments: Sequence[tuple[float, float] | None]) -> tuple[list[float], list[float]]:

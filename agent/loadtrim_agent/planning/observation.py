@@ -11,7 +11,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from operator import add, attrgetter
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.pauses import in_turns, may_pause
@@ -309,7 +309,8 @@ class History:
         self._members: dict[str, MemberObservation] = {}
         self._told: dict[str, _Told] = {}
         self._partitions: dict[Partition, _PartitionTrack] = {}
-        self._slots = BucketSums(round(SLOTS_SECONDS / BUCKET_SECONDS), PRUNE_SLOTS)
+        self._slots = BucketSums(2 * round(SLOTS_SECONDS / BUCKET_SECONDS), 2 * PRUNE_SLOTS)
+        """By half slots."""
         self._handoffs: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._startups: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._late: dict[str, int] = {}
@@ -432,9 +433,14 @@ class History:
             return None
         self._open[report.member] = [(after + n, work * report.speed) for n, work in enumerate(report.slots_open)]
         for index, guess in self._filled.pop(report.member, {}).items():
-            self._slots.take(index, guess)
-        for index, work in enumerate(report.slots, first):
-            self._slots.add(index, work * report.speed)
+            for half in (2 * index, 2 * index + 1):
+                self._slots.take(half, guess / 2.0)
+        second = report.slots_second
+        if len(second) != len(report.slots):
+            second = tuple(work / 2.0 for work in report.slots)
+        for index, (work, later) in enumerate(zip(report.slots, second, strict=True), first):
+            self._slots.add(2 * index, max(0.0, work - later) * report.speed)
+            self._slots.add(2 * index + 1, min(work, later) * report.speed)
         return after * BUCKET_SECONDS
 
     @property
@@ -456,12 +462,13 @@ class History:
         late, self._late = self._late, {}
         self._note_owners(now, group)
         self._fill_gone(group)
-        slots, end = self._complete_slots({member for member, _ in stale}, group)
+        halves, end = self._complete_slots({member for member, _ in stale}, group)
         self._present = frozenset(group.members)
         owned = [partition for partition in sorted(group.owners) if partition in self._partitions]
         return Observation(
             now=now,
-            slots=slots,
+            slots=tuple(map(add, halves[::2], halves[1::2])),
+            second_halves=tuple(halves[1::2]),
             members={member: self._members[member] for member in sorted(group.members) if member in self._members},
             partitions={
                 partition: self._partitions[partition].observation(self._silence(partition, group))
@@ -474,7 +481,7 @@ class History:
             silent=silent,
             late_records=late,
             past=self._past.seconds(),
-            opening=self._opening(end, group) if slots else 0.0,
+            opening=self._opening(end, group) if halves else 0.0,
         )
 
     def _silence(self, partition: Partition, group: GroupState) -> float:
@@ -504,7 +511,7 @@ class History:
         nowhere else, and none is counted twice.
         """
         until = end + round(1.0 / BUCKET_SECONDS)
-        return self._slots.total(end, until) + sum(
+        return self._slots.total(2 * end, 2 * until) + sum(
             work
             for member, entries in self._open.items()
             if member in group.members
@@ -512,23 +519,24 @@ class History:
             if end <= index < until
         )
 
-    def _complete_slots(self, stale: set[str], group: GroupState) -> tuple[tuple[float, ...], int]:
-        """The group's slots up to the last one that every member which still reports has told about, and its end."""
+    def _complete_slots(self, stale: set[str], group: GroupState) -> tuple[list[float], int]:
+        """The group's half slots up to the last that every member which still reports has told about, and its slot."""
         told = {m: known.slots_end for m, known in self._members.items() if m in group.members and known.slots_end}
         # With everybody silent the last picture stays: it is stale, and said to be, but better than none.
         ends = [end for member, end in told.items() if member not in stale] or list(told.values())
         if not ends or not self._slots:
-            return (), 0
+            return [], 0
         end = round(min(ends) / BUCKET_SECONDS)
-        slots = self._slots.until(end)
+        slots = self._slots.until(2 * end)
+        del slots[: len(slots) % 2]
         for member in sorted(stale):
             known = self._members.get(member)
             if known is not None and known.slots_end is not None:
                 # What a silent member gets is not seen; its partitions go on receiving what they received.
-                missing = min(len(slots), max(0, end - round(known.slots_end / BUCKET_SECONDS)))
+                missing = min(len(slots), max(0, 2 * (end - round(known.slots_end / BUCKET_SECONDS))))
                 for index in range(len(slots) - missing, len(slots)):
-                    slots[index] += known.work_rate * known.speed * BUCKET_SECONDS
-        return tuple(slots), end
+                    slots[index] += known.work_rate * known.speed * BUCKET_SECONDS / 2.0
+        return slots, end
 
     def _note_owners(self, now: float, group: GroupState) -> None:
         """Remember what was given away, when, and what came for it."""
@@ -566,7 +574,8 @@ class History:
                     for index in range(begin, round(min(given.at, newest + FILLED_SECONDS_MAX) / BUCKET_SECONDS)):
                         filled[index] = filled.get(index, 0.0) + given.work * known.speed * BUCKET_SECONDS
             for index, work in filled.items():
-                self._slots.add(index, work)
+                for half in (2 * index, 2 * index + 1):
+                    self._slots.add(half, work / 2.0)
             self._filled[member] = filled
 
     def _prune(self, now: float, group: GroupState) -> None:

@@ -253,8 +253,7 @@ def units_of(group: GroupState) -> tuple[Unit, ...]:
 def place_in_line(instance: str, numbered: str) -> int:
     """Return where a pod of a StatefulSet stands in the line of those that stay: the largest goes first.
 
-    It is the pod's number; -1 for an instance that is none of its pods, or where there is no StatefulSet (``numbered``
-    is empty).
+    It is the pod's number; -1 for an instance that is none of its pods, or where ``numbered`` is empty.
     """
     number = instance.removeprefix(f"{numbered}-") if numbered else ""
     return int(number) if number != instance and number.isascii() and number.isdecimal() else -1
@@ -358,7 +357,8 @@ class Observation:
 
     now: float
     slots: tuple[float, ...]
-    """Work that arrived in the group per slot, oldest first; complete: every owner has reported all of them."""
+    """Work that arrived in the group per slot, oldest first; every owner has told it. And of their second halves."""
+    second_halves: tuple[float, ...] = ()
     members: Mapping[str, MemberObservation]
     partitions: Mapping[Partition, PartitionObservation]
     handoffs_seconds: tuple[float, ...]

@@ -113,7 +113,7 @@ class Untold(enum.StrEnum):
 
 
 class Reporter(Envelope, frozen=True, kw_only=True):
-    """The member that reports can give this."""
+    """The member that reports can give this, and gave that in the interval."""
 
     sequence: Order
     generation: Generation
@@ -131,6 +131,7 @@ class Reporter(Envelope, frozen=True, kw_only=True):
     speed: RecordCost = 1.0
     slicing_off: str | None = None
     """Reason why it passes nothing on by its own decision. Empty: it does. None: an older member, which cannot."""
+    busy_seconds: Amount = 0.0
 
 
 class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):
@@ -138,7 +139,6 @@ class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):
 
     lands_on: ClassVar[int] = TELEMETRY
 
-    busy_seconds: Amount = 0.0
     startup_seconds: StartupSeconds | None = None
     """From process start (or the request for it) until the first partition was owned; said once it is known."""
     handoffs: tuple[HandoffSeconds, ...] = ()
@@ -165,6 +165,9 @@ class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):
     slots: Annotated[tuple[Amount, ...], Meta(max_length=SLOTS_MAX)] = ()
     """Work (busy seconds) that arrived per slot of wall-clock time. Slots of all members are aligned, so the leader
     can add them up and take the variance of the group's total."""
+    slots_second: Annotated[tuple[Amount, ...], Meta(max_length=SLOTS_MAX)] = ()
+    """The part of each slot that came in its second half: of a burst that the edge of a slot cuts, both parts are told.
+    Empty: not told."""
     slots_open: Annotated[tuple[Amount, ...], Meta(max_length=SLOTS_MAX)] = ()
     """The least that the slots after these will hold, as far as it is known: a burst is seen up to a second before its
     slot is told."""

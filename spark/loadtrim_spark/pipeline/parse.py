@@ -3,8 +3,8 @@
 Fields are those of ``report`` and ``decision`` in ``loadtrim_agent.wire.telemetry_records``. One flat row serves
 both: what one does not have is null, and so is what the writer left out because it is the default. Fields that this
 version does not know are passed over; a later version adds their columns. ``work_windows`` are passed over too: 24
-numbers per partition for the leader's next decisions, from which nothing is learnt later; and ``slots_open``, which
-the next report tells for good.
+numbers per partition for the leader's next decisions, from which nothing is learnt later. So are ``slots_second``, for
+the same reason, and ``slots_open``, which the next report tells for good.
 """
 
 from __future__ import annotations

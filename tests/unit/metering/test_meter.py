@@ -86,6 +86,21 @@ class TestReport:
         report = feed.report(T + 2.05)
         assert report.slots_start + 0.1 * len(report.slots) == time_of(T + 1.0)
 
+    def test_it_is_told_what_of_a_slot_came_in_its_second_half(self) -> None:
+        """A burst of 20 ms that begins just before the edge of a slot: both of its parts are next to the edge."""
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        for second in range(3):
+            feed.append(*[T + second + 0.49 + 0.002 * number for number in range(10)])
+            feed.fetch(T + second + 0.52)
+            feed.finish(T + second + 0.8, 10, 0.02)
+            feed.observe(T + second + 0.98)
+            report = feed.report(T + second + 0.99)
+        at = round((T + 2.4 - report.slots_start) / 0.1)
+        assert report.slots[at : at + 2] == pytest.approx((0.1, 0.1))
+        assert report.slots_second[at : at + 2] == pytest.approx((0.1, 0.0))
+        assert len(report.slots_second) == len(report.slots)
+
     def test_a_burst_is_told_before_its_slot_is_closed(self) -> None:
         feed = Feed(Meter(CONFIG))
         feed.acquire(T)

@@ -54,6 +54,30 @@ def test_all_of_a_second_at_once() -> None:
     assert curve.mean == pytest.approx((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0))
 
 
+@pytest.mark.parametrize("before", [0.02, 0.1, 0.3, 0.5, 0.8])
+def test_a_burst_that_the_edge_of_a_slot_cuts_is_one_burst(before: float) -> None:
+    """Within 20 ms at the edge it looked as if it came within 0.2 s: 2 members were asked for where it took 3."""
+    slots = ([0.0] * 4 + [before, 1.0 - before] + [0.0] * 4) * 60
+    second = ([0.0] * 4 + [before, 0.0] + [0.0] * 4) * 60
+    curve = unit_curve(slots, second=second)
+    assert curve.mean[:2] == pytest.approx((1.0, 1.0))
+    assert curve.stddev[:2] == pytest.approx((0.0, 0.0), abs=1e-6)
+    assert unit_curve(slots).mean[0] < 0.97
+
+
+def test_what_comes_within_two_slots_is_no_burst_of_one() -> None:
+    slots = ([0.0] * 4 + [0.5, 0.5] + [0.0] * 4) * 60
+    curve = unit_curve(slots, second=[slot / 2.0 for slot in slots])
+    assert curve.mean == unit_curve(slots).mean
+    assert curve.mean[AT[0.1]] == pytest.approx(0.5)
+
+
+def test_an_even_stream_has_no_bursts_wherever_it_is_cut() -> None:
+    curve = unit_curve([0.1] * 600, second=[0.05] * 600)
+    assert curve.mean[AT[0.1]] == pytest.approx(0.1)
+    assert curve.mean[0] == pytest.approx(0.0, abs=1e-9)
+
+
 def test_the_shape_does_not_depend_on_the_level() -> None:
     slots = ([0.5] + [0.0] * 4 + [0.2] * 5) * 60
     once, twice = unit_curve(slots), unit_curve([2 * slot for slot in slots])

@@ -372,6 +372,24 @@ def test_a_member_without_a_recent_report_is_silent_whether_it_owns_something_or
     assert known.stale == ()
 
 
+def test_halves_of_slots_add_up_and_are_halves_where_an_older_member_does_not_tell_them() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, slots=(0.2, 0.0), slots_second=(0.2, 0.0)), T + 1.2)
+    history.observe(report("b", 0, slots=(0.1, 0.3), speed=2.0), T + 1.2)
+    known = seen(history, 1.2, group("a", "b", owners={0: "a", 1: "b"}))
+    assert known.slots == pytest.approx((0.4, 0.6))
+    assert known.second_halves == pytest.approx((0.3, 0.3))
+
+
+def test_slots_stay_whole_when_old_ones_are_dropped() -> None:
+    history = History(CONFIG)
+    for second in range(1200):
+        history.observe(report("b", second, slots=(0.1, *[0.0] * 9), slots_second=(0.1, *[0.0] * 9)), T + second + 1)
+        known = seen(history, second + 1, group("a", "b", owners={0: "a", 1: "b"}))
+        assert known.second_halves == known.slots, "the other one is a second behind"
+        history.observe(report("a", second, slots=(0.0,) * 10, slots_second=(0.0,) * 10), T + second + 1)
+
+
 class TestTheOpeningSecond:
     """Slots end at T + 1.0; what is known of the second after it is told apart."""
 
