@@ -235,17 +235,9 @@ def _handoffs(runs: Sequence[RunSummary]) -> str:
 
 
 def _believable(name: str, played: Sequence[_Played], *, judged: bool) -> Iterator[Figure]:
-    share, simulated_share = (
-        statistics.median(values) * 100
-        for values in ([each.real.share_in_time for each in played], [each.simulated.share_in_time for each in played])
-    )
-    minutes, simulated_minutes = (
-        statistics.median(values)
-        for values in (
-            [each.real.replica_minutes for each in played],
-            [each.simulated.replica_minutes for each in played],
-        )
-    )
+    real, simulated = [each.real for each in played], [each.simulated for each in played]
+    share, simulated_share = (statistics.median(run.share_in_time for run in runs) * 100 for runs in (real, simulated))
+    minutes, simulated_minutes = (statistics.median(run.replica_minutes for run in runs) for runs in (real, simulated))
     yield Figure(
         name=f"{name}: share, the simulator's difference",
         value=abs(simulated_share - share),

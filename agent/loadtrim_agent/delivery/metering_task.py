@@ -134,7 +134,7 @@ class MeteringTask:
         self.meter.sought(stream.partition, wall_time(), offset)
 
     def paused(self, stream: Stream, paused: bool) -> None:
-        # What was worked in a pause is asked; of many that are paused at once the first gathers.
+        # A pause is judged by what was worked in it. Of many partitions that are paused at once the first gathers.
         if wall_time() - self._gathered_at > PAUSES_SECONDS:
             self.gather()
         self.meter.paused(stream.partition, wall_time(), paused)

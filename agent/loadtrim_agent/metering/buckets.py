@@ -112,8 +112,7 @@ class WorkBuckets:
             if slot < first:
                 self.carry += amount
             else:
-                work[(slot - first) // self._grid.parts] += amount
-                second[(slot - first) // self._grid.parts] += amount if self._is_second(slot) else 0.0
+                self._put(work, second, slot - first, amount)
         self.first_open = upto
         shares = [part / whole if whole > 0.0 else 0.5 for part, whole in zip(second, work, strict=True)]
         self.carry = spread(work, self.carry)
@@ -174,9 +173,14 @@ class WorkBuckets:
         per_slot = self._grid.parts
         for number, count in enumerate(counts, len(work) * per_slot - len(counts)):
             if count:
-                work[number // per_slot] += count * cost.mean
-                if self._is_second(number):
-                    second[number // per_slot] += count * cost.mean
+                self._put(work, second, number, count * cost.mean)
+
+    def _put(self, work: list[float], second: list[float], grid_slot: int, amount: float) -> None:
+        """Add work to a slot, and to its second half if it came there; grid slots count from the first slot's begin."""
+        slot = grid_slot // self._grid.parts
+        work[slot] += amount
+        if self._is_second(grid_slot):
+            second[slot] += amount
 
     def _is_second(self, grid_slot: int) -> bool:
         """Return whether a grid slot lies in the second half of its slot, which begins at a whole number of parts."""

@@ -11,6 +11,8 @@ of the time or more is kept out of sizing.
 
 from __future__ import annotations
 
+import math
+
 from loadtrim_agent.common.partition import Partition
 
 from .cost import BusyRing
@@ -33,8 +35,8 @@ class Pauses:
         self.kept_out: frozenset[Partition] = frozenset()
         """By the last report."""
         self._busy = busy
-        self._settled_at: float | None = None
-        """Time of the last report, at first of the first partition."""
+        self._settled_at = math.inf
+        """Time of the last report, at first of the first partition; infinite: there was neither."""
         self._since: dict[Partition, float] = {}
         """Of those that are paused."""
         self._seconds: dict[Partition, float] = {}
@@ -47,13 +49,10 @@ class Pauses:
         self._advanced = False
         """Since the last report: something was done."""
 
-    def paused(self, partition: Partition, now: float, owned: int) -> bool:
-        """User code pauses one of so many; a word that it has said before changes nothing. Returns whether it does."""
-        if partition in self._since:
-            return False
-        self._since[partition] = now
+    def paused(self, partition: Partition, now: float, owned: int) -> None:
+        """User code pauses one of so many; a word that it has said before changes nothing."""
+        self._since.setdefault(partition, now)
         self.owned(now, owned)
-        return True
 
     def resumed(self, partition: Partition, now: float, owned: int) -> bool:
         """User code resumes it, with so many owned. Returns whether it was paused."""
@@ -72,8 +71,7 @@ class Pauses:
 
     def owned(self, now: float, owned: int) -> None:
         """Take in that so many partitions are owned, or that others of them are paused."""
-        if self._settled_at is None:
-            self._settled_at = now
+        self._settled_at = min(self._settled_at, now)
         if len(self._since) < owned or not owned:
             self._end_all(now)
         elif self._all_since is None:
@@ -92,23 +90,20 @@ class Pauses:
         for partition, since in self._since.items():
             self._count(partition, since, now)
         pressed = self._advanced or self._all_busy >= BUSY_ENOUGH * self._busy.capacity * self._all_seconds
-        begun_at = now if self._settled_at is None else self._settled_at
-        enough = PAUSED_ENOUGH * (now - begun_at) + (self._all_seconds if pressed else 0.0)
+        enough = PAUSED_ENOUGH * (now - self._settled_at) + (self._all_seconds if pressed else 0.0)
         self.kept_out = frozenset(partition for partition, paused in self._seconds.items() if paused > enough)
         self._seconds, self._all_seconds, self._all_busy, self._settled_at = {}, 0.0, 0.0, now
         self._advanced = False
 
     def shift(self, seconds: float) -> None:
         """The log clock turned out to be ``seconds`` ahead of what was thought."""
-        if self._settled_at is not None:
-            self._settled_at += seconds
+        self._settled_at += seconds
         self._since = {partition: since + seconds for partition, since in self._since.items()}
         if self._all_since is not None:
             self._all_since += seconds
 
     def _count(self, partition: Partition, since: float, now: float) -> None:
-        begun_at = since if self._settled_at is None else max(since, self._settled_at)
-        self._seconds[partition] = self._seconds.get(partition, 0.0) + now - begun_at
+        self._seconds[partition] = self._seconds.get(partition, 0.0) + now - max(since, self._settled_at)
 
     def _end_all(self, now: float) -> None:
         if self._all_since is None:

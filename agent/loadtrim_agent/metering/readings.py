@@ -43,7 +43,7 @@ class PartitionState(enum.StrEnum):
 
     RUNNING = "running"
     PAUSED = "paused"
-    """By the user, for longer than a moment and not because user code is busy: not handed out, kept out of sizing."""
+    """By the user, for half of the time between two reports or more, but for back pressure: kept out of sizing."""
     BLOCKED = "blocked"
     """Records wait, none is done, and the member is not busy with others: kept out of sizing."""
     IDLE = "idle"

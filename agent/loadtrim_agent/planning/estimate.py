@@ -295,8 +295,8 @@ def unit_curve(slots: Sequence[float], alike: int | None = None, second: Sequenc
         level = (prefix[high] - prefix[low]) / ((high - low) * BUCKET_SECONDS)
         if level > 0.0:  # else so little that it is lost in the sum of what came before
             samples.add(index, slots[index], most[index], level)
-    widths = [tau / BUCKET_SECONDS for tau in TAUS_SECONDS[1:]]
-    moments = [samples.shortest(), *(samples.moments(width) for width in (*widths[1:], 2.0))]
+    widths = [tau / BUCKET_SECONDS for tau in TAUS_SECONDS[2:]]
+    moments = [samples.shortest(), *(samples.moments(width) for width in (*widths, 2.0))]
     means, sds = _filled(moments[:-1])
     two_slots = moments[-1][0] if moments[-1] else means[0] * 2
     instant = min(max(2.0 * means[0] - two_slots, 0.0), means[0])

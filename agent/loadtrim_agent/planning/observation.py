@@ -301,6 +301,11 @@ class _Told:
         self.interval = part
 
 
+def _halves_of(slot: int) -> tuple[int, int]:
+    """Return the numbers of a slot's half slots."""
+    return 2 * slot, 2 * slot + 1
+
+
 class History:
     """Everything the leader has heard from the members. Deterministic; the only input of time is ``received_at``."""
 
@@ -432,15 +437,15 @@ class History:
             self.left_out["slot_time"] += 1
             return None
         self._open[report.member] = [(after + n, work * report.speed) for n, work in enumerate(report.slots_open)]
-        for index, guess in self._filled.pop(report.member, {}).items():
-            for half in (2 * index, 2 * index + 1):
+        for slot, guess in self._filled.pop(report.member, {}).items():
+            for half in _halves_of(slot):
                 self._slots.take(half, guess / 2.0)
         second = report.slots_second
         if len(second) != len(report.slots):
             second = tuple(work / 2.0 for work in report.slots)
-        for index, (work, later) in enumerate(zip(report.slots, second, strict=True), first):
-            self._slots.add(2 * index, max(0.0, work - later) * report.speed)
-            self._slots.add(2 * index + 1, min(work, later) * report.speed)
+        for slot, (work, later) in enumerate(zip(report.slots, second, strict=True), first):
+            for half, part in zip(_halves_of(slot), (max(0.0, work - later), min(work, later)), strict=True):
+                self._slots.add(half, part * report.speed)
         return after * BUCKET_SECONDS
 
     @property
@@ -527,16 +532,16 @@ class History:
         if not ends or not self._slots:
             return [], 0
         end = round(min(ends) / BUCKET_SECONDS)
-        slots = self._slots.until(2 * end)
-        del slots[: len(slots) % 2]
+        halves = self._slots.until(2 * end)
+        del halves[: len(halves) % 2]  # of the oldest slot one half may be forgotten
         for member in sorted(stale):
             known = self._members.get(member)
             if known is not None and known.slots_end is not None:
                 # What a silent member gets is not seen; its partitions go on receiving what they received.
-                missing = min(len(slots), max(0, 2 * (end - round(known.slots_end / BUCKET_SECONDS))))
-                for index in range(len(slots) - missing, len(slots)):
-                    slots[index] += known.work_rate * known.speed * BUCKET_SECONDS / 2.0
-        return slots, end
+                missing = min(len(halves), max(0, 2 * (end - round(known.slots_end / BUCKET_SECONDS))))
+                for half in range(len(halves) - missing, len(halves)):
+                    halves[half] += known.work_rate * known.speed * BUCKET_SECONDS / 2.0
+        return halves, end
 
     def _note_owners(self, now: float, group: GroupState) -> None:
         """Remember what was given away, when, and what came for it."""
@@ -573,8 +578,8 @@ class History:
                 if given.owner == member:
                     for index in range(begin, round(min(given.at, newest + FILLED_SECONDS_MAX) / BUCKET_SECONDS)):
                         filled[index] = filled.get(index, 0.0) + given.work * known.speed * BUCKET_SECONDS
-            for index, work in filled.items():
-                for half in (2 * index, 2 * index + 1):
+            for slot, work in filled.items():
+                for half in _halves_of(slot):
                     self._slots.add(half, work / 2.0)
             self._filled[member] = filled
 
