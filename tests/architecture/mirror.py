@@ -11,7 +11,13 @@ __all__ = ["MIRROR", "without_module"]
 
 MIRROR = Ceiling("mirror", 0, "test files without their module", "name it test_<module>.py, in the module's room")
 
-PACKAGES = {"unit/sdk": "loadtrim", "unit/benchmarks": "benchmarks", "unit/examples": "", "unit": "loadtrim_agent"}
+PACKAGES = {
+    "unit/sdk": "loadtrim",
+    "unit/spark": "loadtrim_spark",
+    "unit/benchmarks": "benchmarks",
+    "unit/examples": "",
+    "unit": "loadtrim_agent",
+}
 """Which package a folder of tests mirrors; the first that fits. Examples are packages each."""
 
 SPARK = {"spark": "loadtrim_spark"}

@@ -242,8 +242,9 @@ class Timeliness(DecidedBy, frozen=True, kw_only=True):
     """A decision tells what was late, and where nobody knows."""
 
     late: dict[str, Order] = msgspec.field(default_factory=dict)
-    untold: dict[str, str] = msgspec.field(default_factory=dict)
-    """Member id -> why nobody knows when its records are done, as in its reports. Their latency is unknown."""
+    untold: dict[str, str] = msgspec.field(name="untold_members", default_factory=dict)
+    """Member id -> why nobody knows when its records are done, as in its reports. Their latency is unknown. A column of
+    the history has one type, and ``untold`` is that of reports."""
 
 
 class DecisionRecord(Timeliness, frozen=True, kw_only=True, tag="decision"):

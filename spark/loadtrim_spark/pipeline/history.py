@@ -22,15 +22,8 @@ from pyspark.sql import types as T
 
 from loadtrim_agent.wire.topic_names import control_topic
 from loadtrim_spark.errors import JAVA_ERRORS, is_conflict
-from loadtrim_spark.pipeline.parse import (
-    HISTORY_COLUMNS,
-    IDENTITY,
-    QUARANTINE_COLUMNS,
-    first_of_each,
-    parsed,
-    quarantined,
-    telemetry,
-)
+from loadtrim_spark.pipeline.columns import HISTORY_COLUMNS, QUARANTINE_COLUMNS
+from loadtrim_spark.pipeline.parse import IDENTITY, first_of_each, parsed, quarantined, telemetry
 
 __all__ = [
     "HistoryBatch",

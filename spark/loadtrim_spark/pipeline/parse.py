@@ -1,11 +1,4 @@
-"""Kafka records of the telemetry partition become rows of the history, or of the quarantine with a reason. Pure.
-
-Fields are those of ``report`` and ``decision`` in ``loadtrim_agent.wire.telemetry_records``. One flat row serves
-both: what one does not have is null, and so is what the writer left out because it is the default. Fields that this
-version does not know are passed over; a later version adds their columns. ``work_windows`` are passed over too: 24
-numbers per partition for the leader's next decisions, from which nothing is learnt later. So are ``slots_second``, for
-the same reason, and ``slots_open``, which the next report tells for good.
-"""
+"""Kafka records of the telemetry partition become rows of the history, or of the quarantine with a reason. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from loadtrim_agent.wire.envelope import TELEMETRY
-from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 from loadtrim_agent.wire.topic_names import CONTROL_PREFIX, TOPIC_NAME_MAX
+from loadtrim_spark.pipeline.columns import FIELDS, HISTORY_COLUMNS, QUARANTINE_COLUMNS, RECORDS
 
 __all__ = [
-    "HISTORY_COLUMNS",
     "IDENTITY",
-    "QUARANTINE_COLUMNS",
     "first_of_each",
     "is_topic_of",
     "parsed",
@@ -33,47 +24,13 @@ __all__ = [
 
 AHEAD_SECONDS_MAX = 600.0
 """A record whose time is further ahead of the broker's than this is from a clock that is wrong."""
-_RECORDS = {"report": ReportRecord, "decision": DecisionRecord}
 _PLAIN_GROUP = r"^[a-zA-Z0-9-]+\z"
 """Group ids whose letters stand for themselves in the topic's name."""
 _PLAIN_BYTE = "^(2D|3[0-9]|4[1-9A-F]|5[0-9A]|6[1-9A-F]|7[0-9A])$"
 """The same letters as hexadecimal bytes."""
 IDENTITY = ("kind", "group", "member", "sequence", "at")
 """What tells one record from another: a copy of it has all of these in common."""
-
-_MOVE = "struct<topic: string, partition: int, `from`: string, `to`: string, reason: string>"
-_PARTITION = (
-    "struct<topic: string, partition: int, arrived: bigint, bytes: bigint, done: bigint, lag: bigint, lag_min: bigint, "
-    "lag_seconds: double, cost_mean: double, cost_variance: double, "
-    "position: bigint, committed: bigint, state: string, observed: double>"
-)
-_FIELDS = (
-    "kind string, `group` string, member string, at double, v int, sequence bigint, generation bigint, "
-    # report
-    "instance string, instance_type string, `interval` double, concurrency double, speed double, busy_seconds double, "
-    "startup_seconds double, handoffs array<double>, late map<string, bigint>, in_time bigint, "
-    "latency_seconds double, latency_counts array<array<double>>, "
-    f"slot_seconds double, slots_start double, slots array<double>, partitions array<{_PARTITION}>, "
-    # decision
-    "outcome string, reason string, reason_code string, objective_seconds double, objective_share double, "
-    "policy string, packer string, monitor string, mode string, replicas_actual int, replicas_wanted int, "
-    "members map<string, double>, rate double, work double, forecast double, backlog double, "
-    f"moves array<{_MOVE}>, victims array<string>, rejected array<struct<replicas: int, reason: string>>, "
-    "handoff_seconds double, brake struct<`group`: string, member: string, at: double, action: string, replicas: int>, "
-    "state map<string, double>, "
-    "baseline struct<used: boolean, reason: string, reason_code: string, ignored: map<string, string>, "
-    "scale: double, quantile: double, forecast: double, returning: double, topics: array<string>, seconds: double, "
-    "seen: double, expected: double, off: double, most: double, most_since: double>, "
-    "members_opened int, members_bound int"
-)
-_JSON = f"{_FIELDS}, _corrupt string"
-HISTORY_COLUMNS = f"date date, {_FIELDS}, topic string, offset bigint, appended double, ingest string"
-"""Schema of the history as DDL. ``date`` is the UTC day of ``at``; ``appended`` the broker's time, seconds."""
-QUARANTINE_COLUMNS = (
-    "topic string, partition int, offset bigint, appended double, quarantined_for string, key binary, value binary, "
-    "ingest string"
-)
-"""Schema of the quarantine as DDL: the record as it was, and why it is no row of the history."""
+_JSON = f"{FIELDS}, _corrupt string"
 
 
 def telemetry(raw: DataFrame) -> DataFrame:
@@ -103,7 +60,7 @@ def parsed(raw: DataFrame, late_seconds: float, ingest: str) -> DataFrame:
         F.lit(ingest).alias("ingest"),
         F.from_json(F.col("value").cast("string"), _JSON, options).alias("json"),
     ).withColumn("quarantined_for", _fault(late_seconds))
-    fields = [F.col(f"json.`{name}`").alias(name) for name in _names(_FIELDS)]
+    fields = [F.col(f"json.`{name}`").alias(name) for name in _names(FIELDS)]
     # Only the quarantine keeps them, and a batch's rows are kept in memory.
     spoilt = F.col("quarantined_for").isNotNull()
     return read.select(
@@ -148,7 +105,7 @@ def _fault(late_seconds: float) -> Column:
     return (
         F.when(F.col("value").isNull(), "empty")
         .when(F.col("json._corrupt").isNotNull() | F.col("json").isNull(), "malformed")
-        .when(F.col("json.kind").isNull() | ~F.col("json.kind").isin(*_RECORDS), "unknown_kind")
+        .when(F.col("json.kind").isNull() | ~F.col("json.kind").isin(*RECORDS), "unknown_kind")
         .when(any_absent, "missing_field")
         .when(long, "long_group")
         # Before all that is about numbers: they are none of this group's.
@@ -164,8 +121,8 @@ def _is_odd(json: Column) -> Column:
     placeless = F.exists(
         F.coalesce(json["partitions"], F.array()), lambda part: part["topic"].isNull() | part["partition"].isNull()
     )
-    kept = T.StructType.fromDDL(_FIELDS)
-    odd = {kind: _is_beyond(json, inspect.type_info(record), kept) for kind, record in _RECORDS.items()}
+    kept = T.StructType.fromDDL(FIELDS)
+    odd = {kind: _is_beyond(json, inspect.type_info(record), kept) for kind, record in RECORDS.items()}
     return F.greatest(placeless, F.when(json["kind"] == "report", odd["report"]).otherwise(odd["decision"]))
 
 

@@ -12,15 +12,15 @@ import msgspec
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from loadtrim_agent.wire.codec import decode, encode
 from loadtrim_agent.wire.envelope import UnreadableRecord
-from loadtrim_agent.wire.ownership_records import ManualOverrideRecord, MovePlan
-from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, PartitionReport, ReportRecord
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from loadtrim_agent.wire.telemetry_records import BaselineUse
 from loadtrim_agent.wire.topic_names import control_topic
+from loadtrim_spark.pipeline.columns import HISTORY_COLUMNS
 from loadtrim_spark.pipeline.history import Tables, open_tables, take_in
-from loadtrim_spark.pipeline.parse import HISTORY_COLUMNS, first_of_each, is_topic_of, parsed
+from loadtrim_spark.pipeline.parse import first_of_each, is_topic_of, parsed
 from spark.harness import MONDAY, decision, report
 
 KAFKA_COLUMNS = "key binary, value binary, topic string, `partition` int, offset bigint, appended double"
@@ -36,30 +36,6 @@ def kafka_rows(
     rows = [(b"k", None if v is None else bytearray(v), topic, 1, n, appended) for n, v in enumerate(values)]
     raw = spark.createDataFrame(rows, KAFKA_COLUMNS)
     return raw.select("*", F.timestamp_seconds("appended").alias("timestamp")).drop("appended")
-
-
-def fields(of: T.DataType, name: str) -> set[str]:
-    """Names of the structure that a column holds, itself or in an array."""
-    assert isinstance(of, T.StructType)
-    held = of[name].dataType
-    held = held.elementType if isinstance(held, T.ArrayType) else held
-    assert isinstance(held, T.StructType)
-    return set(held.fieldNames())
-
-
-def test_history_has_a_column_for_every_field_but_those_for_the_moment(spark: SparkSession) -> None:
-    schema = spark.createDataFrame([], HISTORY_COLUMNS).schema
-
-    def written(kind: type[msgspec.Struct]) -> set[str]:
-        return {field.encode_name for field in msgspec.structs.fields(kind)}
-
-    assert (written(ReportRecord) - {"slots_open", "slots_second"}) | written(DecisionRecord) <= set(
-        schema.fieldNames()
-    )
-    assert fields(schema, "partitions") == written(PartitionReport) - {"work_windows"}
-    assert fields(schema, "moves") == written(MovePlan)
-    assert written(ManualOverrideRecord) - {"v"} == fields(schema, "brake")
-    assert fields(schema, "baseline") == written(BaselineUse)
 
 
 def of_partition(field: bytes) -> bytes:
@@ -252,3 +228,18 @@ def test_a_group_with_a_long_id_leaves_the_others(spark: SparkSession, tmp_path:
     every = reduce(DataFrame.unionByName, rows)
     batch = take_in(every, tables, 60.0, "b/0")
     assert (batch.accepted, batch.reasons) == (3, (("long_group", 2),))
+
+
+def test_why_latency_is_unknown_is_kept_of_members_and_of_decisions(spark: SparkSession, tmp_path: Path) -> None:
+    """Reports name a reason, decisions one per member: a column with both types would quarantine all of one kind."""
+    tables = Tables(str(tmp_path))
+    open_tables(spark, tables)
+    told = report(1, MONDAY + 1.0, untold="tasks", unknown=3, slicing_off="paused", arrival_delay=0.02)
+    decided = msgspec.structs.replace(decision(2, MONDAY + 2.0), untold={"m": "tasks"}, slicing=True, replicas_max=4)
+    batch = take_in(kafka_rows(spark, [encode(told), encode(decided)]), tables, 60.0, "b/0")
+    assert (batch.accepted, batch.quarantined) == (2, 0)
+    first, second = spark.read.format("delta").load(tables.history).orderBy("at").collect()
+    assert (first["untold"], first["unknown"], first["slicing_off"], first["arrival_delay"]) == (
+        "tasks", 3, "paused", 0.02,
+    )  # fmt: skip
+    assert (second["untold_members"], second["slicing"], second["replicas_max"]) == ({"m": "tasks"}, True, 4)
