@@ -480,7 +480,7 @@ class LeaderLoop:
                 group=decision.group,
                 replicas=max(1, wish.replicas),
                 victims=wish.victims,
-                staying=staying,
+                staying=() if wish.rollout else staying,
                 unknown=len(state.unknown),
                 generation=decision.generation,
                 sequence=decision.sequence,

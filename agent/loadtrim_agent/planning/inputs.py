@@ -15,8 +15,9 @@ from loadtrim_agent.common.pauses import in_turns, may_pause
 from .placement.columns import Columns
 from .placement.lateness import LongestFirst, Whole
 from .placement.problem import Bin, Item, Limits, Packer, Problem, expected_by, limits_of
+from .pods import place_in_line
 from .sizing.policy import Future, View
-from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, place_in_line, units_of
+from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 
 __all__ = ["DecisionInput", "most_replicas", "problem_of", "unmeasured", "view_of"]
 

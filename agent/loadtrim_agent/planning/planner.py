@@ -27,6 +27,7 @@ from .inputs import DecisionInput, problem_of, unmeasured, view_of
 from .observation import History
 from .placement.problem import Packer, Problem
 from .placement.sticky import Sticky
+from .pods import is_rollout, place_in_line
 from .policy_state import PolicyState, read_state, written_state
 from .rate_source import REPORTS, RateHistory, with_rates
 from .settling import Settling, answer_seconds
@@ -44,7 +45,6 @@ from .values import (
     ReplicaTarget,
     Sizing,
     Unit,
-    place_in_line,
     units_of,
 )
 
@@ -175,9 +175,14 @@ class Planner:
             sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
         before = self._state.wanted if self._state.wanted is not None else (group.replicas_requested or len(units))
         sizing = _no_fewer_untold(sizing, before, measured.estimate)
+        rollout = is_rollout(now, group, self._config)
+        if rollout:
+            known = self._state.wanted if self._state.wanted is not None else group.replicas_requested
+            sizing = _no_fewer_in_rollout(sizing, known, len(units))
         self._state = sizing.state
         resting = self._advice.resting(now, group)
-        placement = self._place(problem_of(group, measured.estimate, inputs, sizing, self._config, resting), sizing)
+        problem = problem_of(group, measured.estimate, inputs, sizing, self._config, resting)
+        placement = self._place(problem, None if rollout else sizing.replicas)
         self._victims = placement.victims
         return self._act(now, group, measured, sizing, placement, before)
 
@@ -263,12 +268,11 @@ class Planner:
             return least, f"{least} are the fewest that the settings allow (LOADTRIM_MIN_REPLICAS)"
         return None
 
-    def _place(self, problem: Problem, sizing: Sizing) -> Placement:
+    def _place(self, problem: Problem, staying: int | None) -> Placement:
+        """Place the partitions; ``staying``: how many instances may stay. None: all."""
         active = self._config.mode == "active"
         problem = replace(
-            problem,
-            replicas=sizing.replicas if active and self._config.can_scale else None,
-            victims=self._victims,
+            problem, replicas=staying if active and self._config.can_scale else None, victims=self._victims
         )
         return (self._packer if active else self._counts).pack(problem)
 
@@ -402,6 +406,23 @@ def _no_fewer_untold(sizing: Sizing, before: int, estimate: Estimate) -> Sizing:
     )
 
 
+def _no_fewer_in_rollout(sizing: Sizing, known: int | None, there: int) -> Sizing:
+    """Keep the replicas that were wanted: until a rollout is done the controllers end pods by their template.
+
+    Args:
+        sizing: the policy's answer.
+        known: replicas that were wanted before; None: that is not known, so only more than there are is wanted.
+        there: instances, with the rollout's surplus.
+    """
+    text = f"{sizing.text}; a rollout is under way, so no pod is chosen to go"
+    least = known if known is not None else there + 1
+    if sizing.reason is Reason.FIXED or sizing.replicas >= least:
+        return replace(sizing, text=text)
+    state = structs.replace(sizing.state, wanted=known)
+    replicas = known if known is not None else there
+    return replace(sizing, replicas=replicas, reason=Reason.ROLLOUT, text=text, state=state)
+
+
 def replicas_bounded(replicas: int, group: GroupState, config: PlanConfig) -> int:
     """Return the number within the bounds of the settings; without a maximum, within what partitions there are for.
 
@@ -431,9 +452,13 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
     is named while one of a higher number drains, which would go in its place.
 
     A member whose instance is not known may be an instance of its own, or a member of a victim. Then no victim is
-    named, and only more than there can be is asked for.
+    named, and only more than there can be is asked for. In a rollout what is wanted is asked for, whatever is there:
+    the surplus is the controllers', and asking for it would make it last.
     """
     wanted = replicas_bounded(decision.replicas_wanted, group, config)
+    if is_rollout(decision.at, group, config):
+        ask = _wanted_of(decision) is not None
+        return ReplicaTarget(replicas=wanted, victims=(), reason=decision.reason, ask=ask, rollout=True)
     if unknown := group.unknown:
         there = len(units_of(group)) + len(unknown)
         ask = wanted > there and (decision.outcome != Outcome.HOLD.value or _wanted_of(decision) is not None)

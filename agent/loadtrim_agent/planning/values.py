@@ -108,6 +108,8 @@ class Reason(enum.StrEnum):
     """The last replicas brought no throughput: something else is the bottleneck."""
     PLACEMENT = "placement"
     """Whole partitions do not divide well over the group that the work alone asks for."""
+    ROLLOUT = "rollout"
+    """A smaller group would do, but pods of two templates are there, and the controllers choose which go."""
     UNTOLD = "untold"
     """A smaller group would do as far as is measured, but nobody knows when records are done."""
     FIXED = "fixed"
@@ -126,6 +128,8 @@ class PlanConfig(AgentSettings, frozen=True, kw_only=True):
     """False with scaler ``none``: the wanted number is only told, nobody becomes a victim for it."""
     numbered: str = ""
     """StatefulSet whose pods the instances are: the highest numbers go. Empty: whoever is named goes."""
+    templated: str = ""
+    """Deployment whose pods the instances are: a rollout names nobody (see :mod:`.pods`). Empty: they are none."""
     startup_seconds: float = 10.0
     """Start-up time until one was measured."""
     handoff_seconds: float = 0.015
@@ -141,10 +145,12 @@ class PlanConfig(AgentSettings, frozen=True, kw_only=True):
                 raise ValueError(f"{name} is {value!r}, which no time is; give a finite number of 0 or more")
 
     @classmethod
-    def of(cls, settings: AgentSettings, group: str, *, can_scale: bool, numbered: str = "") -> PlanConfig:
+    def of(
+        cls, settings: AgentSettings, group: str, *, can_scale: bool, numbered: str = "", templated: str = ""
+    ) -> PlanConfig:
         """Return what the user's settings say to the planner of ``group``."""
         given = {name: getattr(settings, name) for name in AgentSettings.__struct_fields__}
-        return cls(**given, group=group, can_scale=can_scale, numbered=numbered)
+        return cls(**given, group=group, can_scale=can_scale, numbered=numbered, templated=templated)
 
     @property
     def asks(self) -> bool:
@@ -248,15 +254,6 @@ def units_of(group: GroupState) -> tuple[Unit, ...]:
         Unit(instance, tuple(members), all(group.members[member].leaving for member in members))
         for instance, members in sorted(by_instance.items())
     )
-
-
-def place_in_line(instance: str, numbered: str) -> int:
-    """Return where a pod of a StatefulSet stands in the line of those that stay: the largest goes first.
-
-    It is the pod's number; -1 for an instance that is none of its pods, or where ``numbered`` is empty.
-    """
-    number = instance.removeprefix(f"{numbered}-") if numbered else ""
-    return int(number) if number != instance and number.isascii() and number.isdecimal() else -1
 
 
 class ArrivalCurve(msgspec.Struct, frozen=True, gc=False):
@@ -598,3 +595,5 @@ class ReplicaTarget:
     reason: str
     ask: bool = True
     """False: nothing is known yet, so leave the orchestrator alone (it may still be starting the group)."""
+    rollout: bool = False
+    """The instances are more than are wanted by a rollout, whose controllers choose which go."""

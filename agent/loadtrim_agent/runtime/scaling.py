@@ -20,9 +20,9 @@ from loadtrim_agent.leader.scaling.port import Scaler
 from loadtrim_agent.leader.scaling.webhook import WebhookScaler
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
-__all__ = ["LeaseFence", "make_scaler", "numbered"]
+__all__ = ["LeaseFence", "make_scaler", "numbered", "templated"]
 
-ORDERED_BY_CLUSTER = frozenset({"kubernetes", "metric"})
+CHOSEN_BY_CLUSTER = frozenset({"kubernetes", "metric"})
 """Scalers whose replicas are pods that Kubernetes' controllers remove."""
 
 
@@ -92,9 +92,19 @@ def numbered(settings: AgentSettings) -> str:
     return target.name if target is not None else ""
 
 
+def templated(settings: AgentSettings) -> str:
+    """Return the name of the Deployment or Rollout whose replicas are the group's; empty: they are of no such one."""
+    target = _chosen_by_cluster(settings)
+    return target.name if target is not None and target.templated else ""
+
+
 def _ordered(settings: AgentSettings) -> Target | None:
-    target = _target_of(settings) if settings.scaler in ORDERED_BY_CLUSTER else None
+    target = _chosen_by_cluster(settings)
     return target if target is not None and target.ordered else None
+
+
+def _chosen_by_cluster(settings: AgentSettings) -> Target | None:
+    return _target_of(settings) if settings.scaler in CHOSEN_BY_CLUSTER else None
 
 
 def _target_of(settings: AgentSettings) -> Target | None:

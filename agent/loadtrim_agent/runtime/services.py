@@ -51,7 +51,7 @@ from .agent import Agent
 from .ended_pods import EndedPods, pod_of
 from .member_reports import MemberReports
 from .observer import AgentObserver
-from .scaling import LeaseFence, make_scaler, numbered
+from .scaling import LeaseFence, make_scaler, numbered, templated
 from .status_page import StatusPage, StatusSources
 
 __all__ = ["Services"]
@@ -131,7 +131,13 @@ class Services(AgentObserver):
         self.slicing.attach(agent, agent.listener, agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
         self._leader = leader = LeaderLoop(
-            PlanConfig.of(settings, self._identity.group, can_scale=self._scaler.scales, numbered=numbered(settings)),
+            PlanConfig.of(
+                settings,
+                self._identity.group,
+                can_scale=self._scaler.scales,
+                numbered=numbered(settings),
+                templated=templated(settings),
+            ),
             agent.connections.pool,
             agent,
             self._instances,

@@ -18,7 +18,7 @@ from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.protocol.commands import EnteredCommand
 from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, Code
-from loadtrim_agent.runtime.scaling import LeaseFence, numbered
+from loadtrim_agent.runtime.scaling import LeaseFence, numbered, templated
 from loadtrim_agent.runtime.services import Services
 from loadtrim_agent.wire.ownership_records import HelloRecord, ManualOverrideRecord
 
@@ -144,6 +144,14 @@ def test_an_ordered_workload_is_known_by_its_pod_where_pods_go_by_number() -> No
     for scaler, name in (("metric", "payments"), ("kubernetes", "payments"), ("webhook", ""), ("none", "")):
         assert numbered(MemberSettings(scaler=scaler, instance="payments-3")) == name  # type: ignore[arg-type]
     assert numbered(MemberSettings(scaler="metric", instance="payments-7d9c5b6f4d-x2x8k")) == ""
+
+
+def test_a_workload_with_templates_is_known_by_its_pod_where_controllers_choose() -> None:
+    pod = "payments-7d9c5b6f4d-x2x8k"
+    for scaler, name in (("metric", "payments"), ("kubernetes", "payments"), ("webhook", ""), ("none", "")):
+        assert templated(MemberSettings(scaler=scaler, instance=pod)) == name  # type: ignore[arg-type]
+    for target, name in (("rollout/payments", "payments"), ("cloneset/payments", ""), ("statefulset/payments", "")):
+        assert templated(MemberSettings(scaler="metric", instance=pod, kubernetes_target=target)) == name
 
 
 def test_the_published_replicas_are_shown_while_there_are_any(registry: CollectorRegistry) -> None:

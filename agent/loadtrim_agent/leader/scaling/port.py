@@ -26,7 +26,8 @@ class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True):
     victims: tuple[str, ...] = ()
     """Instances (as the orchestrator names them) that own nothing any more and are to go, each once."""
     staying: tuple[str, ...] = ()
-    """Instances of the group that are not named as victims: they may still own something."""
+    """Instances of the group that are not named as victims: they may still own something. None in a rollout, which has
+    more of them than are wanted."""
     unknown: int = 0
     """Members whose instance is not known yet: any instance may be theirs."""
     generation: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..values import place_in_line
+from ..pods import place_in_line
 from .problem import Bin, Item, Problem
 
 __all__ = ["going", "units"]

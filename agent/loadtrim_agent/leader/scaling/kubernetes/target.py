@@ -47,6 +47,11 @@ class Target(msgspec.Struct, frozen=True):
         """Pods have numbers, and the highest ones go first whatever their readiness."""
         return self.resource == "statefulsets"
 
+    @property
+    def templated(self) -> bool:
+        """The names of its pods have the hash of the template that they were made from."""
+        return self.resource in ("deployments", "rollouts")
+
     def has_pod(self, name: str) -> bool:
         """Return whether a pod of this name is one of an ordered workload."""
         return self.ordinal(name) is not None
