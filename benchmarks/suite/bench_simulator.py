@@ -20,6 +20,7 @@ from loadtrim.simulate import Costs, Load, Options, Outcome, PlanConfig, Simulat
 from loadtrim.simulate.model.simulation import JOIN_SECONDS
 from loadtrim_agent.common.partition import Partition
 
+from .believed import differences
 from .results import Figure
 from .suite import CONSUMER, SIMULATOR, Benchmark, BenchmarkContext, Finding
 
@@ -30,7 +31,7 @@ BUSY_SECONDS = 0.0059
 OBJECTIVE_SECONDS = 0.5
 RUNS = 5
 SHARE_POINTS_MAX = 2.0
-MINUTES_SHARE_MAX = 0.05
+MINUTES_PERCENT_MAX = 5.0
 SPEED_PARTITIONS = 9
 SPEED_SECONDS = 7200
 SPEED_SECONDS_MAX = 5.0
@@ -79,8 +80,6 @@ async def believable(context: BenchmarkContext) -> Finding:
     startups = [each.startup_p50 for each in real if each.startup_p50 is not None]
     startup = max(0.0, statistics.median(startups) - JOIN_SECONDS) if startups else 1.0
     simulated = [await asyncio.to_thread(_simulated, rates, startup, seed + 1) for seed in range(runs)]
-    shares = [statistics.median(each.share_in_time for each in group) * 100 for group in (real, simulated)]
-    minutes = [statistics.median(each.replica_minutes for each in group) for group in (real, simulated)]
     judged = not context.quick
     return Finding(
         setting=(
@@ -88,21 +87,13 @@ async def believable(context: BenchmarkContext) -> Finding:
             f"{BUSY_SECONDS * 1e3:g} ms a record, W = {OBJECTIVE_SECONDS:g} s, policy `objective`; medians of {runs} "
             f"runs each; the simulator was told a start-up time of {startup:.2f} s."
         ),
-        figures=(
-            Figure(
-                name="share of records in time, difference",
-                value=abs(shares[1] - shares[0]),
-                unit="points",
-                at_most=SHARE_POINTS_MAX if judged else None,
-                peer=f"real {shares[0]:.2f} %, simulated {shares[1]:.2f} %",
-            ),
-            Figure(
-                name="replica-minutes, difference",
-                value=abs(minutes[1] / minutes[0] - 1.0) * 100,
-                unit="%",
-                at_most=MINUTES_SHARE_MAX * 100 if judged else None,
-                peer=f"real {minutes[0]:.2f}, simulated {minutes[1]:.2f}",
-            ),
+        figures=tuple(
+            differences(
+                real,
+                simulated,
+                points_at_most=SHARE_POINTS_MAX if judged else None,
+                percent_at_most=MINUTES_PERCENT_MAX if judged else None,
+            )
         ),
         details={
             "real_share": [each.share_in_time for each in real],

@@ -25,6 +25,7 @@ from loadtrim.simulate.model.simulation import JOIN_SECONDS
 
 from ..papers.iccbdc22 import first_workload
 from ..papers.traces import by_partition, loaded, three_humps
+from .believed import differences
 from .results import Figure
 from .suite import Benchmark, BenchmarkContext, Finding
 
@@ -220,7 +221,14 @@ def _figures(name: str, part: SlicedPart, played: Sequence[_Played], *, judged: 
         unit="ms",
         peer=f"longest {longest:.2f} s; {_handoffs(runs)}",
     )
-    yield from _believable(name, played, judged=judged and len(played) >= BELIEVABLE_RUNS)
+    believed = judged and len(played) >= BELIEVABLE_RUNS
+    yield from differences(
+        runs,
+        [each.simulated for each in played],
+        points_at_most=BELIEVABLE_POINTS if believed else None,
+        percent_at_most=BELIEVABLE_PERCENT if believed else None,
+        of=f"{name}: ",
+    )
     yield Figure(name=f"{name}: records lost", value=sum(run.lost + run.left_over for run in runs), at_most=0)
     yield Figure(name=f"{name}: records repeated", value=sum(run.repeated for run in runs), at_most=0)
     yield Figure(name=f"{name}: partitions with two owners", value=sum(run.double_owners for run in runs), at_most=0)
@@ -232,26 +240,6 @@ def _handoffs(runs: Sequence[RunSummary]) -> str:
     if not half or not most:
         return "no handoffs"
     return f"handoffs p50 {statistics.median(half) * 1e3:.1f}, p99 {statistics.median(most) * 1e3:.1f} ms"
-
-
-def _believable(name: str, played: Sequence[_Played], *, judged: bool) -> Iterator[Figure]:
-    real, simulated = [each.real for each in played], [each.simulated for each in played]
-    share, simulated_share = (statistics.median(run.share_in_time for run in runs) * 100 for runs in (real, simulated))
-    minutes, simulated_minutes = (statistics.median(run.replica_minutes for run in runs) for runs in (real, simulated))
-    yield Figure(
-        name=f"{name}: share, the simulator's difference",
-        value=abs(simulated_share - share),
-        unit="points",
-        at_most=BELIEVABLE_POINTS if judged else None,
-        peer=f"simulated {simulated_share:.2f} %",
-    )
-    yield Figure(
-        name=f"{name}: replica-minutes, the simulator's difference",
-        value=abs(simulated_minutes / minutes - 1.0) * 100,
-        unit="%",
-        at_most=BELIEVABLE_PERCENT if judged else None,
-        peer=f"simulated {simulated_minutes:.2f}",
-    )
 
 
 async def run(context: BenchmarkContext) -> Finding:

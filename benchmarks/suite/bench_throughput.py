@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .child import Child
-from .drain import CONSUME_RECORDS, WAYS
+from .drain import CONSUME_RECORDS, SLICING, WAYS
 from .results import Figure
 from .suite import CONSUMER, Benchmark, BenchmarkContext, Finding
 
@@ -22,6 +22,8 @@ CLIENTS = tuple(WAYS)
 VALUES = 1_000
 """Different values that are sent again and again."""
 DRAIN_SECONDS_MAX = 120.0
+SLICING_AT_LEAST = 0.98
+"""Target of a consumer that slices, relative to one that does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +185,8 @@ def _chosen(batches: dict[ThroughputCase, int]) -> str:
 
 async def _spawn(context: BenchmarkContext, client: str, stack: contextlib.AsyncExitStack) -> Child:
     options = {"client": client, "bootstrap": context.cluster().bootstrap}
-    child = await Child.spawn(
-        "benchmarks.suite.drain", client, options, context.scratch, {"LOADTRIM_HTTP": "127.0.0.1:0"}
-    )
+    settings = {"LOADTRIM_HTTP": "127.0.0.1:0", "LOADTRIM_SLICING": "auto" if client == SLICING else "off"}
+    child = await Child.spawn("benchmarks.suite.drain", client, options, context.scratch, settings)
     stack.push_async_callback(child.close)
     return child
 
@@ -232,6 +233,13 @@ def figures_of(case: ThroughputCase, rounds: Rounds) -> list[Figure]:
                 unit="x",
                 peer=f"confluent-kafka {_told(rounds, rdkafka)}",
             ),
+            Figure(
+                name=f"{case.name}: `{way}` with slices, relative to without",
+                value=ratio(rounds, (SLICING, way), ours),
+                unit="x",
+                at_least=SLICING_AT_LEAST,
+                peer=f"with slices {_told(rounds, (SLICING, way))}",
+            ),
         ]
     return figures
 
@@ -269,7 +277,7 @@ BENCHMARK = Benchmark(
     name="throughput",
     title="Throughput of one consumer",
     run=run,
-    seconds=420,
-    quick_seconds=60,
+    seconds=540,
+    quick_seconds=80,
     measures=(*CONSUMER, "benchmarks/suite/drain.py"),
 )

@@ -19,11 +19,14 @@ from typing import Any
 
 from .child import serve
 
-__all__ = ["CONSUME_RECORDS", "WAYS", "Stretch", "consume"]
+__all__ = ["CONSUME_RECORDS", "SLICING", "WAYS", "Stretch", "consume"]
 
+SLICING = "loadtrim with slices"
+"""With ``LOADTRIM_SLICING=auto``: it looks at its queues, and hands out the partition with the oldest head."""
 WAYS = {
     "aiokafka": ("async for", "getmany"),
     "loadtrim": ("async for", "getmany"),
+    SLICING: ("async for", "getmany"),
     "confluent-kafka": ("poll", "consume"),
 }
 """How each client hands records out: one by one, and many at once."""
@@ -55,7 +58,7 @@ class Stretch:
 
 
 def _class_of(client: str) -> Any:
-    if client == "loadtrim":
+    if client in ("loadtrim", SLICING):
         from loadtrim import Consumer
 
         return Consumer
@@ -65,7 +68,7 @@ def _class_of(client: str) -> Any:
 
 
 async def with_asyncio(client: str, bootstrap: str, request: dict[str, Any]) -> dict[str, Any]:
-    """aiokafka or loadtrim, each with its defaults."""
+    """aiokafka or loadtrim, each with its defaults but for what the environment sets."""
     consumer = _class_of(client)(
         request["topic"], bootstrap_servers=bootstrap, group_id=request["group"], auto_offset_reset="earliest"
     )
