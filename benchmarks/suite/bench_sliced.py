@@ -195,7 +195,7 @@ def _figures(name: str, part: SlicedPart, played: Sequence[_Played], *, judged: 
         value=statistics.median(share),
         unit="%",
         at_least=part.share_asked if judged else None,
-        peer=f"possible {runs[0].share_possible * 100:.2f}{_worst(share, min(share), ' %')}",
+        peer=f"possible {_possible(runs)}{_worst(share, min(share), ' %')}",
     )
     yield Figure(
         name=f"{name}: replica-minutes",
@@ -232,6 +232,13 @@ def _figures(name: str, part: SlicedPart, played: Sequence[_Played], *, judged: 
     yield Figure(name=f"{name}: records lost", value=sum(run.lost + run.left_over for run in runs), at_most=0)
     yield Figure(name=f"{name}: records repeated", value=sum(run.repeated for run in runs), at_most=0)
     yield Figure(name=f"{name}: partitions with two owners", value=sum(run.double_owners for run in runs), at_most=0)
+
+
+def _possible(runs: Sequence[RunSummary]) -> str:
+    """Return what no placement exceeds: on paper, and with records as late and as long as they were."""
+    paper = statistics.median(run.share_possible for run in runs) * 100
+    played = statistics.median(run.share_possible_as_played for run in runs) * 100
+    return f"{paper:.2f}, as played {played:.2f}"
 
 
 def _handoffs(runs: Sequence[RunSummary]) -> str:
