@@ -236,8 +236,8 @@ def _figures(name: str, part: SlicedPart, played: Sequence[_Played], *, judged: 
 
 def _possible(runs: Sequence[RunSummary]) -> str:
     """Return what no placement exceeds: on paper, and with records as late and as long as they were."""
-    paper = statistics.median(run.share_possible for run in runs) * 100
-    played = statistics.median(run.share_possible_as_played for run in runs) * 100
+    paper = statistics.median(run.share_possible.planned for run in runs) * 100
+    played = statistics.median(run.share_possible.as_played for run in runs) * 100
     return f"{paper:.2f}, as played {played:.2f}"
 
 

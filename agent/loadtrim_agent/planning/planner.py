@@ -27,7 +27,7 @@ from .inputs import DecisionInput, problem_of, unmeasured, view_of
 from .observation import History
 from .placement.problem import Packer, Problem
 from .placement.sticky import Sticky
-from .pods import is_rollout, place_in_line
+from .pods import are_of_two_templates, place_in_line
 from .policy_state import PolicyState, read_state, written_state
 from .rate_source import REPORTS, RateHistory, with_rates
 from .settling import Settling, answer_seconds
@@ -175,16 +175,35 @@ class Planner:
             sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
         before = self._state.wanted if self._state.wanted is not None else (group.replicas_requested or len(units))
         sizing = _no_fewer_untold(sizing, before, measured.estimate)
-        rollout = is_rollout(now, group, self._config)
+        rollout = _is_rollout(group, self._config)
         if rollout:
-            known = self._state.wanted if self._state.wanted is not None else group.replicas_requested
-            sizing = _no_fewer_in_rollout(sizing, known, len(units))
+            sizing = self._in_rollout(sizing, group, len(units))
         self._state = sizing.state
         resting = self._advice.resting(now, group)
         problem = problem_of(group, measured.estimate, inputs, sizing, self._config, resting)
         placement = self._place(problem, None if rollout else sizing.replicas)
         self._victims = placement.victims
         return self._act(now, group, measured, sizing, placement, before)
+
+    def _in_rollout(self, sizing: Sizing, group: GroupState, there: int) -> Sizing:
+        """Keep the replicas that were wanted, unless more are: until it is done the controllers end pods by template.
+
+        What was wanted may be unknown. Then only more than there are, with the rollout's surplus, is wanted.
+        """
+        known = self._state.wanted if self._state.wanted is not None else group.replicas_requested
+        base = known if known is not None else there
+        # A policy that leaves the number alone sees the surplus, and one of a new template counts when it is done.
+        more = sizing.replicas > base and (sizing.reason is not Reason.FIXED or self._fixed(group) is not None)
+        if more or (sizing.replicas == known and sizing.reason not in (Reason.STABILIZING, Reason.RETURNING)):
+            return replace(sizing, text=f"{sizing.text}; a rollout is under way, so no pod is chosen to go")
+        return replace(
+            sizing,
+            replicas=base,
+            reason=Reason.ROLLOUT,
+            text=f"{sizing.text}; a rollout is under way, so it stays at {base} until that is done",
+            rejected=(),
+            state=structs.replace(self._state.interrupted(), wanted=known),
+        )
 
     def _look(self, now: float, group: GroupState) -> _Measured | NotReady:
         """Observe, estimate, forecast."""
@@ -301,7 +320,7 @@ class Planner:
         Replicas are those that the command line or the settings ask for. Fewer than there are have to wait for a known
         load.
         """
-        if asked := self._asked(now, group):
+        if not _is_rollout(group, self._config) and (asked := self._asked(now, group)):
             replicas, text = asked
             self._state = structs.replace(self._state, wanted=replicas)
             why = replace(why, text=f"{why.text}; {text}")
@@ -406,21 +425,8 @@ def _no_fewer_untold(sizing: Sizing, before: int, estimate: Estimate) -> Sizing:
     )
 
 
-def _no_fewer_in_rollout(sizing: Sizing, known: int | None, there: int) -> Sizing:
-    """Keep the replicas that were wanted: until a rollout is done the controllers end pods by their template.
-
-    Args:
-        sizing: the policy's answer.
-        known: replicas that were wanted before; None: that is not known, so only more than there are is wanted.
-        there: instances, with the rollout's surplus.
-    """
-    text = f"{sizing.text}; a rollout is under way, so no pod is chosen to go"
-    least = known if known is not None else there + 1
-    if sizing.reason is Reason.FIXED or sizing.replicas >= least:
-        return replace(sizing, text=text)
-    state = structs.replace(sizing.state, wanted=known)
-    replicas = known if known is not None else there
-    return replace(sizing, replicas=replicas, reason=Reason.ROLLOUT, text=text, state=state)
+def _is_rollout(group: GroupState, config: PlanConfig) -> bool:
+    return are_of_two_templates((instance or "" for instance in group.instances.values()), config.templated)
 
 
 def replicas_bounded(replicas: int, group: GroupState, config: PlanConfig) -> int:
@@ -455,10 +461,13 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
     named, and only more than there can be is asked for. In a rollout what is wanted is asked for, whatever is there:
     the surplus is the controllers', and asking for it would make it last.
     """
+    if _is_rollout(group, config):
+        # Not bounded: with the settings of a new template it could be fewer, and a working pod would go.
+        known = _wanted_of(decision)
+        return ReplicaTarget(
+            replicas=known or 1, victims=(), reason=decision.reason, ask=known is not None, rollout=True
+        )
     wanted = replicas_bounded(decision.replicas_wanted, group, config)
-    if is_rollout(decision.at, group, config):
-        ask = _wanted_of(decision) is not None
-        return ReplicaTarget(replicas=wanted, victims=(), reason=decision.reason, ask=ask, rollout=True)
     if unknown := group.unknown:
         there = len(units_of(group)) + len(unknown)
         ask = wanted > there and (decision.outcome != Outcome.HOLD.value or _wanted_of(decision) is not None)

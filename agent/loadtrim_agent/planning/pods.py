@@ -7,13 +7,11 @@ end the others, so they choose by template, and their surplus is not the group's
 
 from __future__ import annotations
 
-from .values import GroupState, PlanConfig
+from collections.abc import Iterable
 
-__all__ = ["is_rollout", "place_in_line", "template_of"]
+from loadtrim_agent.common.pod_names import OF_DEPLOYMENT
 
-ROLLOUT_SECONDS = 600.0
-"""A rollout in which no pod has come for so long stands still, and its pods count as any others. Source: the default of
-``progressDeadlineSeconds``, after which the controller calls it failed."""
+__all__ = ["are_of_two_templates", "place_in_line", "template_of"]
 
 
 def place_in_line(instance: str, numbered: str) -> int:
@@ -31,17 +29,10 @@ def template_of(instance: str, templated: str) -> str:
     Empty for an instance that is none of the pods of ``templated``, or where that is empty. A name that was too long
     for Kubernetes has lost its hash, and is none either.
     """
-    rest = instance.removeprefix(f"{templated}-") if templated else ""
-    return rest.rpartition("-")[0] if rest != instance else ""
+    made = OF_DEPLOYMENT.fullmatch(instance)
+    return made["template"] if made is not None and made["name"] == templated else ""
 
 
-def is_rollout(now: float, group: GroupState, config: PlanConfig) -> bool:
-    """Return whether pods of two templates are in the group, and one came within :data:`ROLLOUT_SECONDS`.
-
-    Args:
-        now: seconds since the epoch by the leader's clock.
-        group: as it is at this moment.
-        config: says whose pods the instances are.
-    """
-    templates = {template_of(state.instance or "", config.templated) for state in group.members.values()} - {""}
-    return len(templates) > 1 and now - max(state.joined_at for state in group.members.values()) < ROLLOUT_SECONDS
+def are_of_two_templates(instances: Iterable[str], templated: str) -> bool:
+    """Return whether a rollout of ``templated`` is under way: its pods among these were made from two templates."""
+    return len({template_of(instance, templated) for instance in instances} - {""}) > 1

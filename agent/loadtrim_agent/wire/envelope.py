@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import msgspec
 
-from .ranges import Moment
+from .ranges import Moment, Version
 
 __all__ = ["COORDINATION", "MALFORMED", "TELEMETRY", "Envelope", "UnreadableRecord"]
 
@@ -39,7 +39,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit
     """The writer: its member id, or ``"cli"`` for the command line."""
     at: Moment
     """When it was written, by the writer's clock, seconds since the epoch."""
-    v: int = 1
+    v: Version = 1
 
 
 class UnreadableRecord(ValueError):

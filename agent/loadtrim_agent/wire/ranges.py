@@ -29,6 +29,7 @@ __all__ = [
     "Seconds",
     "StartupSeconds",
     "Sum",
+    "Version",
 ]
 
 INT64_MAX = 2**63 - 1
@@ -40,6 +41,8 @@ STARTUP_SECONDS_MAX = 3600.0
 
 Moment = Annotated[float, Meta(ge=0, le=253_370_764_800)]
 """Seconds since the epoch, until the year 9999: the last that calendars know in every zone."""
+Version = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""Format of a record."""
 Generation = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 """As Kafka numbers generations; -1: none."""
 Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]

@@ -186,7 +186,7 @@ async def test_telemetry_of_another_group_is_passed_over() -> None:
     assert [entry.record for entry in heard] == [own]
 
 
-async def test_a_scaler_is_not_told_that_a_rollouts_surplus_stays() -> None:
+async def test_a_scaler_is_told_that_a_rollout_is_under_way() -> None:
     """One that lowers to no fewer than work would publish the surplus, and its autoscaler make it last."""
     asked: list[Any] = []
     nothing: Any = SimpleNamespace()
@@ -195,16 +195,16 @@ async def test_a_scaler_is_not_told_that_a_rollouts_surplus_stays() -> None:
     boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
     tasks = AgentTasks(nothing, boundary)
     leader = LeaderLoop(config, {}, nothing, Instances("a"), nothing, reconciler, boundary, tasks)
-    pods = {"a": "pod-old-1", "b": "pod-new-1"}
-    members = {member: MemberState(instance=pod, joined_at=T) for member, pod in pods.items()}
-    group = GroupState(generation=1, leader="a", members=members, owners={partition(0): "a", partition(1): "b"})
-    for at in (T + 1.0, T + 1_000.0):
-        decision = DecisionRecord(
-            group="g", member="a", at=at, generation=1, sequence=1, outcome="none", reason="", replicas_wanted=1,
-            state={"wanted": 1.0},
-        )  # fmt: skip
+    decision = DecisionRecord(
+        group="g", member="a", at=T, generation=1, sequence=1, outcome="none", reason="", replicas_wanted=1,
+        state={"wanted": 1.0},
+    )  # fmt: skip
+    for newer in ("pod-cccccc-ccccc", "pod-bbbbbb-ccccc"):
+        pods = {"a": "pod-bbbbbb-bbbbb", "b": newer}
+        members = {member: MemberState(instance=pod, joined_at=T) for member, pod in pods.items()}
+        group = GroupState(generation=1, leader="a", members=members, owners={partition(0): "a", partition(1): "b"})
         leader._ask(decision, group)
-    assert [(request.replicas, request.staying) for request in asked] == [(1, ()), (1, ("pod-new-1", "pod-old-1"))]
+    assert [(request.replicas, request.rollout) for request in asked] == [(1, True), (1, False)]
 
 
 async def test_the_first_plan_of_a_leader_is_written_also_where_there_is_nothing_to_do() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
 from loadtrim_agent.planning.planner import scale_request
-from loadtrim_agent.planning.pods import ROLLOUT_SECONDS, is_rollout, place_in_line, template_of
-from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
-from unit.planning.virtual_group import Fleet, T, even
+from loadtrim_agent.planning.pods import are_of_two_templates, place_in_line, template_of
+from loadtrim_agent.planning.registry import make_planner
+from loadtrim_agent.planning.values import PlanConfig
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from unit.planning.virtual_group import Fleet, even
 
 CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=3.0, templated="pod")
 
@@ -36,37 +40,41 @@ def test_the_name_of_a_pod_tells_its_template(instance: str, templated: str, tem
     assert template_of(instance, templated) == template
 
 
-def group_of(*instances: str | None, joined_at: float = T) -> GroupState:
-    members = {
-        f"m{number}": MemberState(instance=name, joined_at=joined_at - number) for number, name in enumerate(instances)
-    }
-    return GroupState(generation=1, leader="m0", members=members, owners={})
+@pytest.mark.parametrize(
+    ("instances", "rollout"),
+    [
+        (("pod-bbbbbb-bbbbb", "pod-cccccc-bbbbb"), True),
+        (("pod-bbbbbb-bbbbb", "pod-bbbbbb-ccccc"), False),
+        (("pod-bbbbbb-bbbbb", "laptop", "", "pod-3", "pod-worker-0", "pod-eu-west-1a-3"), False),
+        (("pod-bbbbbb-bbbbb", "pod-canary-cccccc-bbbbb"), False),
+        ((), False),
+    ],
+)
+def test_pods_of_two_templates_are_a_rollout(instances: tuple[str, ...], rollout: bool) -> None:
+    """A name that only begins as the workload's is none of its pods'."""
+    assert are_of_two_templates(instances, "pod") == rollout
+    assert not are_of_two_templates(instances, "")
 
 
-def test_pods_of_two_templates_are_a_rollout_for_as_long_as_some_come() -> None:
-    assert is_rollout(T + 1.0, group_of("pod-a-1", "pod-b-1"), CONFIG)
-    assert is_rollout(T + ROLLOUT_SECONDS - 1.0, group_of("pod-a-1", "pod-b-1"), CONFIG)
-    assert not is_rollout(T + ROLLOUT_SECONDS, group_of("pod-a-1", "pod-b-1"), CONFIG), "it stands still"
+def old(number: int) -> str:
+    return f"pod-bbbbbb-bbbb{'bcdfghjk'[number]}"
 
 
-def test_what_is_no_pod_of_the_workload_is_no_rollout() -> None:
-    assert not is_rollout(T, group_of("pod-a-1", "pod-a-2"), CONFIG)
-    assert not is_rollout(T, group_of("pod-a-1", "laptop", None, "pod-3"), CONFIG)
-    assert not is_rollout(T, group_of("pod-a-1", "pod-b-1"), structs.replace(CONFIG, templated=""))
-    assert not is_rollout(T, group_of(), CONFIG)
+def new(number: int) -> str:
+    return f"pod-cccccc-cccc{'bcdfghjk'[number]}"
 
 
-def rolling(load: float = 250.0, replicas: int = 3, surge: int = 1) -> Fleet:
-    """A group of the size that its load takes, and new pods of another template beside it."""
-    group = Fleet(structs.replace(CONFIG, min_replicas=replicas), even(8, load), members=0)
+def rolling(load: float = 250.0, replicas: int = 3, surge: int = 1, **settings: Any) -> Fleet:
+    """A group of so many replicas, and new pods of another template beside it."""
+    group = Fleet(structs.replace(CONFIG, **({"min_replicas": replicas} | settings)), even(8, load), members=0)
     for number in range(replicas):
-        group.join(f"pod-old-{number}")
+        group.join(old(number))
     names = sorted(group.members)
     group.owners = {entry: names[number % replicas] for number, entry in enumerate(group.partitions)}
     group.run_scaled(10)
     assert group.history[-1].replicas_wanted == replicas
     for number in range(surge):
-        group.join(f"pod-new-{number}")
+        group.join(new(number))
     return group
 
 
@@ -93,6 +101,38 @@ def test_a_leader_that_sees_too_little_does_not_ask_for_the_surplus() -> None:
     assert decision.outcome == "hold"
 
 
+def asked_in(group: Fleet, seconds: int = 20) -> tuple[str, int, tuple[str, ...]]:
+    """Reason, replicas that are asked for, and victims, after so many seconds of a rollout."""
+    decision = group.run(seconds)
+    request = scale_request(decision, group.state(), group.config)
+    assert request.rollout
+    return decision.reason_code, request.replicas, decision.victims
+
+
+def test_a_policy_that_leaves_the_number_alone_does_not_take_the_surplus_for_it() -> None:
+    """It asked for one more at every decision: each brought one more pod of the surplus."""
+    assert asked_in(rolling(policy="fixed", min_replicas=1)) == ("rollout", 3, ())
+
+
+def test_what_the_command_line_fixes_counts_at_once_where_it_is_more() -> None:
+    group = rolling(policy="fixed", min_replicas=1)
+    for replicas, asked in ((2, ("rollout", 3, ())), (6, ("fixed", 6, ()))):
+        group.manual_override = ManualOverrideRecord(group="g", member="cli", at=1.0, action="scale", replicas=replicas)
+        assert asked_in(group) == asked
+
+
+def test_the_maximum_of_a_new_template_waits_for_the_end_of_the_rollout() -> None:
+    """Its first pod may lead. What was wanted is more than its settings allow, and all of that works."""
+    group = rolling(replicas=4, load=700.0)
+    config = structs.replace(group.config, max_replicas=2, min_replicas=1)
+    leader = make_planner(config)
+    leader.remember(group.history[-1])
+    for report, received_at in group.reports[-40:]:
+        leader.observe(report, received_at)
+    decision = leader.decide(group.now, group.state())
+    assert scale_request(decision, group.state(), config).replicas == 4
+
+
 def test_a_rollout_does_not_keep_a_group_from_what_it_needs() -> None:
     group = rolling()
     group.rates = even(8, 900.0)
@@ -105,7 +145,7 @@ def test_a_rollout_does_not_keep_a_group_from_what_it_needs() -> None:
 def test_a_leader_that_knows_nothing_asks_for_nothing_in_a_rollout_but_for_more_than_there_are() -> None:
     """It cannot tell the surplus from what was wanted."""
     group = Fleet(CONFIG, even(8, 250.0), members=0)
-    for name in ("pod-old-0", "pod-old-1", "pod-new-0"):
+    for name in (old(0), old(1), new(0)):
         group.join(name)
     names = sorted(group.members)
     group.owners = {entry: names[number % 3] for number, entry in enumerate(group.partitions)}
@@ -121,15 +161,18 @@ def test_a_leader_that_knows_nothing_asks_for_nothing_in_a_rollout_but_for_more_
 def test_a_smaller_group_waits_for_the_end_of_the_rollout() -> None:
     group = Fleet(CONFIG, even(8, 700.0), members=0)
     for number in range(4):
-        group.join(f"pod-old-{number}")
-    old = sorted(group.members)
-    group.owners = {entry: old[number % 4] for number, entry in enumerate(group.partitions)}
+        group.join(old(number))
+    before_it = sorted(group.members)
+    group.owners = {entry: before_it[number % 4] for number, entry in enumerate(group.partitions)}
     before = group.run(10).replicas_wanted
-    new = group.join("pod-new-0")
+    newcomer = group.join(new(0))
     group.rates = even(8, 40.0)
     decision = group.run(120)
     assert (decision.replicas_wanted, decision.reason_code, decision.victims) == (before, "rollout", ())
-    for member in old:
+    group.rates = even(8, 700.0)
+    assert "regret_at" not in group.run(5).state, "none had been let go"
+    group.rates = even(8, 40.0)
+    for member in before_it:
         group.remove(member)
-    group.owners = dict.fromkeys(group.owners, new)
+    group.owners = dict.fromkeys(group.owners, newcomer)
     assert group.run(30).replicas_wanted == 1

@@ -6,6 +6,7 @@ be right to act on it at any time until another one is shown::
 
     more is wanted                                  shown at once
     fewer is wanted                                 the wanted number, and one for each pod that may still be ready
+    a rollout is under way                          the wanted number, whatever is there: the controllers end the others
     this member does not lead the request's         nothing is shown, and an autoscaler that reads nothing
     generation, or its lease has run out              leaves the workload as it is
 
@@ -122,7 +123,7 @@ class MetricScaler:
                 return ScaleOutcome(
                     Answer.FAILED, "this member does not lead that generation now: nothing is published"
                 )
-            least, why = self._least(wanted)
+            least, why = (0, "") if wanted.rollout else self._least(wanted)
             replicas = max(wanted.replicas, least)
             self._published = _Published(wanted.generation, replicas)
             if replicas == wanted.replicas:
@@ -159,6 +160,8 @@ class MetricScaler:
 
     def _look_after(self, wanted: ScaleRequest) -> None:
         """Complain where nobody makes it so. The reconciler sends a wish again while the group differs from it."""
+        if wanted.rollout:
+            return
         there = len(wanted.staying) + len(wanted.victims) + wanted.unknown
         if not self._unmet.lasts(wanted.replicas, there, self._clock()):
             return

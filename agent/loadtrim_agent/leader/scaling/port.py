@@ -26,10 +26,11 @@ class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True):
     victims: tuple[str, ...] = ()
     """Instances (as the orchestrator names them) that own nothing any more and are to go, each once."""
     staying: tuple[str, ...] = ()
-    """Instances of the group that are not named as victims: they may still own something. None in a rollout, which has
-    more of them than are wanted."""
+    """Instances of the group that are not named as victims: they may still own something."""
     unknown: int = 0
     """Members whose instance is not known yet: any instance may be theirs."""
+    rollout: bool = False
+    """There are more instances than are wanted because a rollout is under way: its controllers end some of them."""
     generation: int
     """Of the plan that this comes from."""
     sequence: int

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
 from loadtrim_agent.leader.scaling.metric import EXECUTE_SECONDS, MetricScaler
@@ -89,6 +90,15 @@ async def test_a_victim_that_no_probe_asks_is_named_after_a_while() -> None:
     assert outcome.detail.startswith("5 replicas are published: payments-2 is drained, and its readiness probe")
     assert 10.0 <= bench.clock() < 11.0
     assert bench.scaler.published() == 5
+
+
+async def test_a_rollouts_surplus_is_not_published_nor_complained_about(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    for _ in range(2):
+        assert (await bench.ask(structs.replace(wish(3, unknown=1), rollout=True))).accepted
+        assert bench.scaler.published() == 3
+        await asyncio.sleep(EXECUTE_SECONDS + 1.0)
+    assert caplog.text == ""
 
 
 async def test_members_that_are_not_known_may_be_on_pods_that_work() -> None:

@@ -28,7 +28,8 @@ def test_every_field_of_a_report_and_of_a_decision_has_a_column() -> None:
 
 def test_a_column_has_the_type_of_its_field() -> None:
     for column in (
-        "`kind` string", "`generation` int", "`in_time` bigint", "`startup_seconds` double", "`slicing` boolean",
+        "`kind` string", "`v` int", "`generation` int", "`in_time` bigint", "`startup_seconds` double",
+        "`slicing` boolean",
         "`latency_counts` array<array<double>>", "`late` map<string, bigint>",
         "`moves` array<struct<`topic`: string, `partition`: int, `from`: string, `to`: string, `reason`: string>>",
     ):  # fmt: skip

@@ -51,6 +51,15 @@ class ForeignChanges:
         """The workload has these replicas by the leader's will."""
         self._written, self._stands = replicas, None
 
+    def found(self, replicas: int) -> None:
+        """The workload has as many as are wanted now.
+
+        A foreign number that stands goes on to: victims that drain are wanted too, and make up the same number.
+        """
+        self._written = replicas
+        if self._stands is not None and self._stands[0] != replicas:
+            self._stands = None
+
     def refuses(self, target: Target, workload: Workload, wanted: ScaleRequest) -> str:
         """Return why the replicas are left as they are, in words; empty: they may be written."""
         now, found = self._clock(), workload.replicas

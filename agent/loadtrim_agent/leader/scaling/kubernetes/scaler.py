@@ -183,7 +183,7 @@ class KubernetesScaler:
         if workload.metadata.deletion_timestamp:
             return ScaleOutcome(Answer.REFUSED, f"{target} is being deleted")
         if workload.replicas == wanted.replicas:
-            self._foreign.wrote(wanted.replicas)
+            self._foreign.found(wanted.replicas)
             has = f"{target} has {wanted.replicas} replicas"
             if other := other_group(workload, wanted):
                 has += f", which the group {quoted(other)} set"

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from loadtrim_agent.common.pod_names import OF_DEPLOYMENT, OF_STATEFULSET, WORKLOAD
+
 __all__ = ["KINDS", "Target", "parse_lease_name", "parse_target", "target_of", "target_of_pod"]
 
 KINDS: Final = {
@@ -16,12 +18,6 @@ KINDS: Final = {
     "cloneset": ("apps.kruise.io", "v1alpha1", "clonesets"),
 }
 """Kind -> API group, version, resource."""
-_NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
-_SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]"
-"""A letter of the names that Kubernetes makes up. Source: ``k8s.io/apimachinery/pkg/util/rand``."""
-_OF_DEPLOYMENT = re.compile(f"(?P<name>{_NAME})-(?P<hash>{_SUFFIX}{{6,10}})-{_SUFFIX}{{5}}")
-"""Deployment, hash of the pod template (a number of 32 bits in these letters), five letters of the pod's own."""
-_OF_STATEFULSET = re.compile(f"(?P<name>{_NAME})-(?P<ordinal>0|[1-9][0-9]*)")
 _ALLOWED = (
     "Allowed: deployment/NAME, statefulset/NAME, rollout/NAME, cloneset/NAME, or GROUP/VERSION/RESOURCE/NAME of "
     "anything that has a scale subresource, such as apps/v1/deployments/payments."
@@ -58,7 +54,7 @@ class Target(msgspec.Struct, frozen=True):
 
     def ordinal(self, pod: str) -> int | None:
         """Return the number of a pod of an ordered workload; None: the name is none of its pods'."""
-        made = _OF_STATEFULSET.fullmatch(pod)
+        made = OF_STATEFULSET.fullmatch(pod)
         return int(made["ordinal"]) if made is not None and made["name"] == self.name else None
 
     def __str__(self) -> str:
@@ -72,11 +68,11 @@ def parse_target(text: str) -> Target:
         ValueError: it is none; the text says what is allowed.
     """
     parts = text.strip().split("/")
-    if not re.fullmatch(_NAME, parts[-1]):
+    if not re.fullmatch(WORKLOAD, parts[-1]):
         raise ValueError(f"{text!r} names no workload. {_ALLOWED}")
     if len(parts) == 2 and parts[0].lower().removesuffix("s") in KINDS:
         return Target(*KINDS[parts[0].lower().removesuffix("s")], parts[1])
-    if len(parts) == 4 and all(re.fullmatch(_NAME, part) for part in parts):
+    if len(parts) == 4 and all(re.fullmatch(WORKLOAD, part) for part in parts):
         return Target(*parts)
     raise ValueError(f"{text!r} names no workload. {_ALLOWED}")
 
@@ -87,7 +83,7 @@ def parse_lease_name(text: str) -> str:
     Raises:
         ValueError: no Lease can have this name; the text says what is allowed.
     """
-    if not re.fullmatch(_NAME, text):
+    if not re.fullmatch(WORKLOAD, text):
         raise ValueError(f"{text!r} names no Lease. Allowed: small letters, digits, - and ., as in payments-replicas.")
     return text
 
@@ -106,8 +102,8 @@ def target_of_pod(pod: str) -> Target | None:
 
     It needs no right, unlike the pod's owner references. That the workload is there is seen at the first request.
     """
-    if made := _OF_DEPLOYMENT.fullmatch(pod):
+    if made := OF_DEPLOYMENT.fullmatch(pod):
         return Target(*KINDS["deployment"], made["name"])
-    if made := _OF_STATEFULSET.fullmatch(pod):
+    if made := OF_STATEFULSET.fullmatch(pod):
         return Target(*KINDS["statefulset"], made["name"])
     return None

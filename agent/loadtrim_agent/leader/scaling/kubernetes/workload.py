@@ -132,7 +132,7 @@ def not_yet(target: Target, workload: Workload, wanted: ScaleRequest) -> str:
         return "the controllers have not seen the workload's last change yet"
     if target.ordered:
         return _works_still(target, workload, wanted)
-    if workload.rolling:
+    if workload.rolling or wanted.rollout:
         return "a rollout is under way, and which pod goes would be decided by its template"
     if workload.ready > wanted.replicas:
         drained = f", {_listed(wanted.victims)} is drained" if wanted.victims else ""

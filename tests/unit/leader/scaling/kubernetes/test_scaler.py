@@ -160,6 +160,14 @@ async def test_a_rollout_is_not_made_smaller_but_larger() -> None:
     assert (await bench.ask(4))[0] is Answer.ACCEPTED
 
 
+async def test_a_rollout_that_only_the_group_knows_of_is_not_made_smaller() -> None:
+    """The counts of the workload are those of the controllers, which may not have begun."""
+    bench = Bench(3, ready=2)
+    request = msgspec.structs.replace(wanted(2), rollout=True)
+    outcome = await bench.scaler.request(request)
+    assert (outcome.answer, bench.cluster.writes) == (Answer.FAILED, [])
+
+
 async def test_a_statefulset_gives_nothing_while_a_member_has_not_told_its_pod() -> None:
     bench = Bench(4, target=STATEFULSET)
     answer, detail = await bench.ask(3, "payments-3", staying=pods(0, 1), unknown=1)
@@ -308,6 +316,20 @@ async def test_a_respected_change_stands_until_another_number_is_wanted() -> Non
         assert "left at the 6" in detail
     assert (await bench.ask(7))[0] is Answer.ACCEPTED
     assert bench.cluster.writes == [4, 7]
+
+
+async def test_victims_that_drain_do_not_take_back_that_a_change_is_respected() -> None:
+    """Three are wanted, and two that drain beside them make up the foreign number. It was forgotten, and lowered."""
+    bench = Bench(3, foreign="respect")
+    await bench.ask(3)
+    bench.cluster.change(5)
+    assert (await bench.ask(3))[0] is Answer.REFUSED
+    assert (await bench.ask(5))[0] is Answer.ACCEPTED
+    bench.cluster.set_ready(3)
+    answer, detail = await bench.ask(3, "payments-3", "payments-4")
+    assert answer is Answer.REFUSED
+    assert "left at the 5" in detail
+    assert bench.cluster.writes == []
 
 
 async def test_another_autoscaler_is_left_alone_after_some_changes(caplog: pytest.LogCaptureFixture) -> None:
