@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
@@ -37,10 +38,17 @@ class Group:
         self.scaler = KubernetesScaler(target, ClusterApi(account=shop.account), OpenFence())
         self.sequence = 0
 
-    def request(self, replicas: int, *victims: str) -> ScaleOutcome:
-        """Ask as the leader does, which knows all pods that are there now."""
+    def request(self, replicas: int, *victims: str, members: Collection[str] | None = None) -> ScaleOutcome:
+        """Ask as the leader does.
+
+        Args:
+            replicas: wanted.
+            victims: drained pods that are to go.
+            members: pods in the group; None: all that are there now.
+        """
         self.sequence += 1
-        staying = tuple(pod for pod in self.shop.pods() if pod not in victims)
+        there = self.shop.pods() if members is None else sorted(members)
+        staying = tuple(pod for pod in there if pod not in victims)
         wanted = ScaleRequest(
             group="payments",
             replicas=replicas,

@@ -24,6 +24,7 @@ _PATHS = {
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "Service": "/api/v1/namespaces/{}/services",
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
 }
