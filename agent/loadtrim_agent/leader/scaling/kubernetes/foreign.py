@@ -110,5 +110,6 @@ def other_group(workload: Workload, wanted: ScaleRequest) -> str:
 
 def other_group_of(workload: Workload, group: str) -> str:
     """Return the group that wrote the replicas last where it is another one than this; empty: none did."""
-    writer = workload.writer
+    # A tool that applies the same number is a writer as well, and takes it from no group.
+    writer = next(filter(group_of_manager, workload.writers), "")
     return "" if writer == field_manager(group) else group_of_manager(writer)

@@ -101,10 +101,18 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return self.status.replicas > self.status.updated_replicas
 
     @property
+    def writers(self) -> tuple[str, ...]:
+        """The field managers that have written the replicas as they are, the last one first.
+
+        Who applies the number that is there already becomes one of them.
+        """
+        writers = [entry for entry in self.metadata.managed_fields if entry.owns_replicas]
+        return tuple(entry.manager for entry in sorted(writers, key=lambda entry: entry.time, reverse=True))
+
+    @property
     def writer(self) -> str:
         """The field manager that wrote the replicas last; empty: the API server does not say."""
-        writers = [entry for entry in self.metadata.managed_fields if entry.owns_replicas]
-        return max(writers, key=lambda entry: entry.time).manager if writers else ""
+        return next(iter(self.writers), "")
 
 
 def uncounted(target: Target, workload: Workload) -> str:

@@ -49,6 +49,8 @@ class FakeCluster:
         """Pods of an older template."""
         self.conditions: list[dict[str, str]] = []
         self.writer = "kubectl-client-side-apply"
+        self.applied_by = ""
+        """A tool that has applied the same replicas after the writer; empty: none has."""
         self.deleted = False
         self.writes: list[int] = []
         """Replicas that were written by conversations, in order."""
@@ -78,7 +80,7 @@ class FakeCluster:
 
     def change(self, replicas: int, writer: str = "kubectl") -> None:
         """Somebody else changes the replicas."""
-        self.replicas, self.writer = replicas, writer
+        self.replicas, self.writer, self.applied_by = replicas, writer, ""
         self.version += 1
 
     def set_ready(self, ready: int) -> None:
@@ -175,7 +177,7 @@ class FakeCluster:
 
     def _managed(self) -> Iterator[dict[str, Any]]:
         yield {"manager": "kube-controller-manager", "time": "2026-01-03T00:00:00Z", "fieldsV1": {"f:status": {}}}
-        for second, name in enumerate(("helm", self.writer)):
+        for second, name in enumerate(filter(None, ("helm", self.writer, self.applied_by))):
             yield {
                 "manager": name,
                 "time": f"2026-01-02T00:00:0{second}Z",

@@ -420,6 +420,17 @@ async def test_two_groups_that_want_the_same_number_are_told() -> None:
     )
 
 
+async def test_a_number_that_a_tool_applies_as_well_is_still_the_other_group_s() -> None:
+    """Argo CD with the number that the group has at that moment: the API server names both, and the tool last."""
+    bench = Bench(3)
+    bench.cluster.change(4, "loadtrim-orders")
+    bench.cluster.applied_by = "argocd-controller"
+    assert (await bench.ask(6))[0] is Answer.REFUSED
+    other = KubernetesScaler(DEPLOYMENT, bench.cluster, bench.fence)
+    assert (await other.request(wanted(5, group="orders"))).accepted
+    assert bench.cluster.writes == [5]
+
+
 async def test_once_somebody_has_scaled_by_hand_the_workload_belongs_to_nobody() -> None:
     """The command that a refusal names ends it."""
     bench = Bench(3)
@@ -445,6 +456,76 @@ async def test_changes_long_apart_are_no_other_autoscaler() -> None:
         assert (await bench.ask(4))[0] is Answer.ACCEPTED
         bench.now += FOREIGN_SECONDS
         bench.cluster.change(3)
+
+
+ANSWERS: list[dict[str, object]] = [
+    {},
+    {"metadata": {"resourceVersion": "1", "generation": 1}, "spec": {"replicas": 3}},
+    {"metadata": {"resourceVersion": "1", "generation": 1}, "spec": {"replicas": 3}, "status": {}},
+    {"metadata": {"resourceVersion": "1"}, "status": {"readyReplicas": 0}},
+    {"kind": "Status", "status": "Failure", "metadata": {}},
+    {"kind": "List", "items": []},
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=["empty", "no status", "empty status", "no spec", "failure", "list"])
+async def test_an_answer_that_lacks_something_lowers_nothing(answer: dict[str, object]) -> None:
+    """What is not said is no zero: all pods may work."""
+    bench = Bench(3, ready=0)
+    bench.cluster.document = lambda target: answer  # type: ignore[method-assign]
+    told, detail = await bench.ask(2, "payments-b")
+    assert (told, bench.cluster.writes) == (Answer.FAILED, [])
+    assert detail
+
+
+@pytest.mark.parametrize("failure", [ApiError(0, "the API server gave no answer within 5 s"), ApiError(500, "etcd")])
+async def test_an_answer_that_is_missing_while_a_victim_is_waited_for_lowers_nothing(failure: ApiError) -> None:
+    bench = Bench(3)
+    request = asyncio.create_task(bench.ask(2, "payments-b"))
+    await asyncio.sleep(1.0)
+    bench.cluster.fails.append(failure)
+    assert (await request)[0] is Answer.FAILED
+    assert bench.cluster.writes == []
+    bench.cluster.set_ready(2)
+    assert (await bench.ask(2, "payments-b"))[0] is Answer.ACCEPTED
+
+
+async def test_after_minutes_without_an_api_server_the_newest_wish_is_written() -> None:
+    """Not those that were decided meanwhile, and none of them more than once in ten seconds."""
+    bench = Bench(3)
+    reconciler = ScaleReconciler(bench.scaler)
+    away = ApiError(0, "the API server cannot be talked to: refused")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reconciler.run())
+        bench.cluster.fails.extend([away] * 100)
+        for replicas in (5, 8, 6):
+            reconciler.observed(3, pods(0, 1, 2))
+            reconciler.want(wanted(replicas, staying=pods(0, 1, 2)))
+            await asyncio.sleep(100.0)
+        assert bench.cluster.writes == []
+        asked = 100 - len(bench.cluster.fails)
+        assert asked <= 300 / 10 + 5 + 3
+        bench.cluster.fails.clear()
+        await asyncio.sleep(11.0)
+        assert reconciler.view().delivered
+        await reconciler.close()
+    assert bench.cluster.writes == [6]
+
+
+async def test_pods_that_never_start_are_no_storm() -> None:
+    """For an hour the wish is looked at every ten seconds, and written once."""
+    bench = Bench(3)
+    reconciler = ScaleReconciler(bench.scaler)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reconciler.run())
+        for sequence in range(3600):
+            reconciler.observed(3, pods(0, 1, 2))
+            reconciler.want(msgspec.structs.replace(wanted(8, staying=pods(0, 1, 2)), sequence=sequence))
+            await asyncio.sleep(1.0)
+        assert reconciler.view().detail == "deployments/payments has 8 replicas; 5 of 8 pods are not ready"
+        await reconciler.close()
+    assert bench.cluster.writes == [8]
+    assert bench.cluster.reads <= 3600 / 10 + 1
 
 
 @pytest.mark.parametrize(
