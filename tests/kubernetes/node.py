@@ -23,12 +23,14 @@ from typing import Any, Protocol, Self
 
 from .cluster import ControlPlane
 
-__all__ = ["Node", "Process", "Running", "Switched"]
+__all__ = ["Node", "Process", "Running", "Slow", "Switched"]
 
 NODE = "loadtrim-test-node"
 LOOK_SECONDS = 0.05
 PROBE_SECONDS = 1.0
 RESTART_SECONDS = 2.0
+END_SECONDS = 4.0
+"""A container that ends slowly takes so long. The controllers do all else here within a tenth of it."""
 
 
 class Running(Protocol):
@@ -65,6 +67,20 @@ class Switched:
 
     def has_ended(self) -> bool:
         return self.terminated
+
+
+class Slow(Switched):
+    """A container that takes its time from SIGTERM on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends_at = float("inf")
+
+    def terminate(self) -> None:
+        self._ends_at = time.monotonic() + END_SECONDS
+
+    def has_ended(self) -> bool:
+        return self.terminated or time.monotonic() >= self._ends_at
 
 
 class Process:

@@ -15,7 +15,7 @@ from loadtrim_agent.planning.placement.victims import going
 from unit.planning.virtual_group import item, problem
 
 from .group import Group, start
-from .node import Node
+from .node import Node, Slow
 from .shop import Shop, wait_until
 
 pytestmark = pytest.mark.kubernetes
@@ -74,3 +74,51 @@ def test_drained_pods_that_are_not_ready_would_hold_each_other_up(shop: Shop) ->
         for pod in pods[-2:]:
             group.switch(pod, ready=True)
         wait_until("the victims' end", lambda: shop.pods() == pods[:-2])
+
+
+@pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
+def test_a_lower_pod_that_is_not_ready_holds_the_victims_up_only_where_it_is_ordered(shop: Shop, policy: str) -> None:
+    """Nothing is lost by it: the victims own nothing. The leader is told, and all goes on when the pod is well."""
+    with group_of(shop, policy) as group:
+        pods = shop.pods()
+        group.drain(pods[1])
+        wait_until("it is not ready", lambda: shop.ready("StatefulSet") == PODS - 1)
+        assert group.request(PODS - 2, *pods[-2:]).accepted
+        if policy == "OrderedReady":
+            ends = time.monotonic() + HELD_UP_SECONDS
+            wait_until("a while", lambda: time.monotonic() >= ends)
+            assert shop.pods() == pods
+            outcome = group.request(PODS - 2, *pods[-2:])
+            assert outcome.accepted
+            assert outcome.detail == "statefulsets/payments has 4 replicas; 6 pods are there, and 5 of them are ready"
+            group.switch(pods[1], ready=True)
+        wait_until("the victims' end", lambda: shop.pods() == pods[:-2])
+
+
+def test_a_lower_pod_that_is_not_ready_holds_new_pods_up_and_is_told(shop: Shop) -> None:
+    with group_of(shop, "OrderedReady") as group:
+        pods = shop.pods()
+        group.drain(pods[0])
+        wait_until("it is not ready", lambda: shop.ready("StatefulSet") == PODS - 1)
+        assert group.request(PODS + 2).accepted
+        detail = "statefulsets/payments has 8 replicas; 3 of 8 pods are not ready"
+        wait_until("the word", lambda: group.request(PODS + 2).detail == detail)
+        assert shop.pods() == pods
+        group.switch(pods[0], ready=True)
+        group.wait_for(PODS + 2)
+
+
+def test_a_pod_that_is_wanted_again_while_it_ends_comes_after_its_end(shop: Shop) -> None:
+    """Of the same name, as another pod. The ones below it are not touched."""
+    with group_of(shop, "Parallel") as group:
+        pods = shop.pods()
+        victim = pods[-1]
+        ends = group.node.pods[victim].running = Slow()
+        before = {name: pod.uid for name, pod in group.node.pods.items()}
+        assert group.request(PODS - 1, victim).accepted
+        wait_until("its end begins", lambda: shop.pods() == pods[:-1])
+        assert group.request(PODS).accepted
+        group.wait_for(PODS)
+        assert ends.has_ended()
+        after = {name: pod.uid for name, pod in group.node.pods.items()}
+        assert {name for name in before if before[name] != after[name]} == {victim}

@@ -20,14 +20,12 @@ from loadtrim_agent.leader.scaling.port import Answer, ScaleRequest
 
 from .group import Group
 from .lag import LaggingWay
-from .node import Node, Running, Switched
+from .node import Node, Running, Slow, Switched
 from .shop import Shop, manifests, wait_until
 
 pytestmark = pytest.mark.kubernetes
 PODS = 6
 CRASH_SECONDS = 0.2
-END_SECONDS = 4.0
-"""A pod that ends slowly takes so long. The controllers do all else here within a tenth of it."""
 
 
 class Crashing(Switched):
@@ -37,20 +35,6 @@ class Crashing(Switched):
         super().__init__()
         self.ready = False
         self._ends_at = time.monotonic() + CRASH_SECONDS
-
-    def has_ended(self) -> bool:
-        return self.terminated or time.monotonic() >= self._ends_at
-
-
-class Slow(Switched):
-    """A container that takes its time from SIGTERM on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ends_at = float("inf")
-
-    def terminate(self) -> None:
-        self._ends_at = time.monotonic() + END_SECONDS
 
     def has_ended(self) -> bool:
         return self.terminated or time.monotonic() >= self._ends_at
@@ -236,6 +220,7 @@ def test_a_victim_that_is_gone_before_it_is_let_go_costs_no_other_pod(group: Gro
     victim = group.shop.pods()[0]
     members = group.shop.pods()
     group.drain(victim)
+    wait_until("it is not ready", lambda: group.shop.ready() == PODS - 1)
     group.shop.plane.call("DELETE", f"{group.node.path}/{victim}")
     wait_until("its replacement", lambda: victim not in group.shop.pods() and group.shop.ready() == PODS)
     outcome = group.request(PODS - 1, victim, members=members)
@@ -307,8 +292,8 @@ def test_a_scale_down_whose_answer_is_lost_is_not_carried_out_twice(
         outcome = asyncio.run(scaler.request(wanted))
         assert outcome.answer is Answer.FAILED
         assert "no answer within" in outcome.detail
+    group.wait_for(PODS - 1)
     outcome = group.request(PODS - 1, victim, members=[*staying, victim])
     assert outcome.accepted
     assert outcome.detail == "deployments/payments has 5 replicas"
-    group.wait_for(PODS - 1)
     assert set(group.shop.pods()) == set(staying)

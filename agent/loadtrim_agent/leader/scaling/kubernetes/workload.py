@@ -179,9 +179,12 @@ def victims_to_go(target: Target, workload: Workload, wanted: ScaleRequest) -> l
 
 
 def shortfall(workload: Workload) -> str:
-    """Return in words what keeps the workload from having the ready pods that it wants; empty: nothing is said."""
-    missing = workload.replicas - workload.ready
-    if missing <= 0 or not workload.seen:
+    """Return in words how the pods differ from the ready ones that are wanted; empty: they do not, or nothing is said.
+
+    There are more of them in a rollout, and where an ordered StatefulSet waits for a pod before it removes another one.
+    """
+    there, wanted = workload.status.replicas, workload.replicas
+    if not workload.seen or (there <= wanted and workload.ready >= wanted):
         return ""
     causes = [
         f"{condition.reason}: {condition.message}" if condition.message else condition.reason
@@ -189,7 +192,9 @@ def shortfall(workload: Workload) -> str:
         if _is_trouble(condition)
     ]
     said = f" ({'; '.join(causes)})" if causes else ""
-    return f"{missing} of {workload.replicas} pods are not ready{said}"
+    if there > wanted:
+        return f"{there} pods are there, and {workload.ready} of them are ready{said}"
+    return f"{wanted - workload.ready} of {wanted} pods are not ready{said}"
 
 
 def _is_trouble(condition: Condition) -> bool:

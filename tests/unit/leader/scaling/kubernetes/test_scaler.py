@@ -584,6 +584,15 @@ async def test_what_keeps_pods_from_being_ready_is_told() -> None:
     )
 
 
+async def test_pods_that_are_there_beyond_what_is_wanted_are_told() -> None:
+    """A StatefulSet removes none while one below it is not ready."""
+    bench = Bench(4, ready=5, target=STATEFULSET)
+    bench.cluster.old_pods = 2
+    answer, detail = await bench.ask(4, "payments-4", "payments-5", staying=pods(0, 1, 2, 3))
+    assert answer is Answer.ACCEPTED
+    assert detail == "statefulsets/payments has 4 replicas; 6 pods are there, and 5 of them are ready"
+
+
 async def test_without_a_known_workload_the_setting_is_named() -> None:
     answer, detail = await Bench(target=None).ask(3)
     assert answer is Answer.REFUSED
