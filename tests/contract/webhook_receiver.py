@@ -39,7 +39,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.arrived.set()
         behave(self)
 
-    do_GET = do_POST = do_PUT
+    do_GET = do_POST = do_PATCH = do_PUT
 
     def log_message(self, format: str, *args: object) -> None:
         pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,24 +22,6 @@ from .test_pod import running, status, terminated
 
 SILENT_MOST = 0.5
 """Longest end of a loop beside an API server that is silent, whose requests may take 2 s."""
-
-
-@pytest.fixture
-def account(tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "namespace").write_text("shop")
-    (tmp_path / "token").write_text("t0ken")
-    (tmp_path / "ca.crt").write_bytes(certificate[1].read_bytes())
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    return tmp_path
-
-
-@pytest.fixture
-def server(certificate: tuple[Path, Path], account: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate[1], certificate[0])
-    with Receiver(context) as receiver:
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(urlsplit(receiver.url).port))
-        yield receiver
 
 
 def lines(*events: dict[str, Any], cut: bytes = b"") -> Behaviour:
