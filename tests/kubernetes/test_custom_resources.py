@@ -135,7 +135,7 @@ def test_it_is_raised_and_lowered_when_no_ready_pod_would_go(shop: Shop, target:
 
 def test_the_patch_that_deployments_would_take_is_refused_for_it(shop: Shop, target: str) -> None:
     """Why it is a merge patch: the library sends a strategic one unless it is told."""
+    path, body = f"{path_of(shop, target)}/scale", {"spec": {"replicas": 4}}
     with pytest.raises(urllib.error.HTTPError) as raised:
-        body = {"spec": {"replicas": 4}}
-        shop.plane.call("PATCH", f"{path_of(shop, target)}/scale", body, "application/strategic-merge-patch+json")
+        shop.plane.call("PATCH", path, body, "application/strategic-merge-patch+json")
     assert raised.value.code == HTTPStatus.UNSUPPORTED_MEDIA_TYPE

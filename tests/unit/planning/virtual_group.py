@@ -168,11 +168,15 @@ class Fleet:
         """A second, a decision, and the moves that it advises, made at once."""
         self.tick()
         decision = self.decide()
+        self.apply(decision)
+        return decision
+
+    def apply(self, decision: DecisionRecord) -> None:
+        """Make the moves that a decision advises."""
         for move in decision.moves:
             moved = Partition(move.topic, move.partition)
             assert self.owners[moved] == move.source
             self.owners[moved] = move.target
-        return decision
 
     def run(self, seconds: int) -> DecisionRecord:
         for _ in range(seconds):

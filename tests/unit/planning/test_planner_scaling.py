@@ -1,0 +1,116 @@
+"""Members that die, come late or never, and leaders that follow each other, while the replicas change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from msgspec import structs
+
+from loadtrim_agent.planning.planner import Planner, scale_request
+from loadtrim_agent.planning.registry import make_planner
+from loadtrim_agent.planning.values import PlanConfig
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
+from unit.planning.virtual_group import COST, Fleet, even, steps
+
+CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=3.0)
+ONE = 1.0 / COST
+"""Records/s that one member can do."""
+NEVER = 10**6
+
+
+def until_victims(group: Fleet, moves: bool = True) -> DecisionRecord:
+    """Run the group until somebody is to go; without the moves of that decision if so."""
+    while True:
+        group.tick()
+        decision = group.decide()
+        assert group.second < 60
+        if decision.victims and not moves:
+            return decision
+        group.apply(decision)
+        if decision.victims:
+            return decision
+
+
+def following(group: Fleet, *decisions: DecisionRecord) -> Planner:
+    """Return the planner of the next leader, which reads what was reported and decided."""
+    planner = make_planner(group.config)
+    for report, received_at in group.reports:
+        planner.observe(report, received_at)
+    for decision in decisions:
+        planner.remember(decision)
+    return planner
+
+
+# -- victims that need not go any more, or are gone ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dies", ["another", "the victim"])
+def test_a_member_that_dies_beside_a_victim_takes_its_place(dies: str) -> None:
+    """One of three was to go. Two are left, so that nobody is: neither the one that has gone nor the drained one."""
+    group = Fleet(CONFIG, even(8, 1.2 * ONE), members=3)
+    (victim,) = until_victims(group).victims
+    assert scale_request(group.history[-1], group.state(), CONFIG).victims == (group.members[victim].instance,)
+    group.remove(victim if dies == "the victim" else max(group.members.keys() - {victim}))
+    decision = group.step()
+    request = scale_request(decision, group.state(), CONFIG)
+    assert (decision.victims, request.victims, request.replicas) == ((), (), 2)
+
+
+def test_a_dead_leader_s_victims_are_those_of_the_next_one() -> None:
+    """Though another one would be cheaper to empty by now: it would begin to drain, and the first one work again."""
+    group = Fleet(CONFIG, even(12, 1.2 * ONE), members=4)
+    decision = until_victims(group, moves=False)
+    assert len(decision.victims) == 2
+    leader, (gone, victim) = group.state().leader, decision.victims
+    group.remove(leader)
+    group.remove(gone)
+    group.join()
+    group.owners = dict.fromkeys(group.partitions, victim)
+    assert following(group, decision).decide(group.now, group.state()).victims == (victim,)
+    assert following(group).decide(group.now, group.state()).victims != (victim,), "by what it costs it is another one"
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_patience_goes_on_where_leaders_follow_each_other(every: int) -> None:
+    """A new leader each second, or each other one: the group is made smaller in the second in which one would do it."""
+    rates = steps(8, (0, 500.0), (40, 120.0))
+    group, alone = Fleet(CONFIG, rates, members=3), Fleet(CONFIG, rates, members=3)
+    waited = 0
+    for second in range(60):
+        alone.run_scaled(1)
+        if group.history and second % every == 0:
+            group.planner = following(group, group.history[-1])
+        group.run_scaled(1)
+        waited += group.history[-1].reason_code == "patience"
+    assert waited >= 2, "there was patience to be handed on"
+    assert [each.replicas_wanted for each in group.history] == [each.replicas_wanted for each in alone.history]
+    assert group.history[-1].replicas_wanted == 1
+
+
+# -- pods that come late, or never -----------------------------------------------------------------------------------
+
+
+def asked(startup: int, rates: Callable[[int], list[float]], seconds: int, **changes: object) -> list[int | None]:
+    group = Fleet(structs.replace(CONFIG, **changes), rates, members=1)  # type: ignore[arg-type]
+    group.run_scaled(40)
+    numbers = []
+    for _ in range(seconds):
+        group.run_scaled(1, startup=startup)
+        numbers.append(group.requested)
+    return numbers
+
+
+def test_a_start_that_takes_thirty_decisions_is_asked_for_once() -> None:
+    numbers = asked(30, steps(16, (0, 0.75 * ONE), (40, 4.5 * ONE)), 60, startup_seconds=30.0)
+    assert set(numbers) == {6}
+
+
+def test_pods_that_never_start_are_not_asked_for_in_ever_larger_numbers() -> None:
+    """What has piled up meanwhile wants some more; that has an end below the partitions, and stands then."""
+    numbers = asked(NEVER, steps(16, (0, 0.75 * ONE), (40, 4.5 * ONE)), 150)
+    changes = sum(before != after for before, after in pairwise(numbers))
+    assert changes <= 5
+    assert len(set(numbers[50:])) == 1
+    assert (numbers[-1] or 0) < 16
