@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import msgspec
 from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError, UnsupportedCodecError
 
 from loadtrim_agent.common.clock import boot_time, wall_time
@@ -24,7 +25,7 @@ from loadtrim_agent.protocol.events import (
 )
 from loadtrim_agent.wire.codec import Record, decode, encode
 from loadtrim_agent.wire.envelope import COORDINATION, TELEMETRY, UnreadableRecord
-from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord, ManualOverrideRecord
 
 from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .control_topic import PROBE_SECONDS, ControlTopic, ControlTopicUnusable
@@ -366,12 +367,15 @@ class ControlLog:
         self._reader.feed(AssignmentFoundEvent(now=boot_time(), assignment=found))
 
     async def _newest_assignment(self, group: str) -> AssignmentRecord | None:
+        """Return the newest assignment, with what the command line has wanted since."""
         # On a channel of its own: what is asked on the tail's waits for its long poll.
         reader = self._partition(COORDINATION, Channel.LOOK, Channel.LOOK)
         begin, end = await reader.first(), await reader.end()
+        override: ManualOverrideRecord | None = None
         while end > begin:
             start = max(begin, end - BASE_CHUNK_RECORDS)
             newest: AssignmentRecord | None = None
+            latest: ManualOverrideRecord | None = None
             position = start
             while position < end:
                 fetched = await reader.read(position, wait_seconds=0.1, timeout=SILENT_SECONDS)
@@ -379,6 +383,10 @@ class ControlLog:
                 for record in self._decoded(message for message in fetched.records if message.offset < end):
                     # A topic may be shared by groups: another one's assignment says nothing of this one's members.
                     newest = record if isinstance(record, AssignmentRecord) and record.group == group else newest
+                    latest = record if isinstance(record, ManualOverrideRecord) and record.group == group else latest
+            override = override or latest
+            if newest is not None and override is not None:
+                newest = msgspec.structs.replace(newest, manual_override=override)
             if newest is not None:
                 return newest
             end = start

@@ -132,6 +132,9 @@ class LeaderAssignment:
     def found(self, newest: AssignmentRecord | None) -> bool:
         """Take in the newest assignment of the log. True: by it one of the JoinGroups is a delayed copy (rule 8)."""
         self.newest_known = True
+        if newest is not None and self._hooks.manual_override is None:
+            # A newcomer has read no such record of the log itself, and every later one learns it from this assignment.
+            self._hooks.manual_override = newest.manual_override
         if newest is None or newest.generation >= self._joined.generation:
             return False
         attempts = {m: e.attempt for m, e in newest.members.items()}

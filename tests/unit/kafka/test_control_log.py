@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka.errors import (
     LeaderNotAvailableError,
@@ -27,7 +28,7 @@ from loadtrim_agent.kafka.partition_log import Appended, Fetched, leader_epochs
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.wire.codec import Record, encode
-from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord, ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 NO_READER: Any = SimpleNamespace(
@@ -356,6 +357,34 @@ async def test_the_newest_assignment_may_stand_further_back_than_one_look_reache
     log._partition = lambda *_, **__: partition  # type: ignore[method-assign]
     assert await log._newest_assignment("ours") == newer
     await log.close()
+
+
+@pytest.mark.parametrize("chunk", [2, 100])
+async def test_what_the_command_line_wants_is_found_with_the_newest_assignment(
+    monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    """A newcomer that leads knows no other place of it; it may have been written before the assignment or after it."""
+    monkeypatch.setattr("loadtrim_agent.kafka.control_log.BASE_CHUNK_RECORDS", chunk)
+
+    def override(action: str, group: str = "ours") -> ManualOverrideRecord:
+        return ManualOverrideRecord(group=group, member="cli", at=0.0, action=action)
+
+    load = LoadRecord(group="ours", member="m", at=0.0, generation=4)
+    newest = AssignmentRecord(
+        group="ours", member="m", at=0.0, generation=4, members={}, manual_override=override("resume")
+    )
+    for records, action in (
+        ((newest, load, load), "resume"),
+        ((newest, override("hold"), load, load), "hold"),
+        ((newest, load, override("resume"), override("hold"), load, override("resume", "theirs")), "hold"),
+        ((override("hold"), newest, load, load), "hold"),
+    ):
+        log = make_log()
+        partition: Any = SharedLog(*records)
+        log._partition = lambda *_, partition=partition, **__: partition  # type: ignore[method-assign]
+        found = await log._newest_assignment("ours")
+        await log.close()
+        assert found == msgspec.structs.replace(newest, manual_override=override(action))
 
 
 class ProvedLog(SharedLog):

@@ -150,7 +150,26 @@ def test_a_newcomer_learns_the_brake_from_the_map() -> None:
     )
     d.sync_answered(assignment=held)
     assert d.machine.manual_override == manual_override("hold", at=1.0)
-    assert d.machine.manual_override == manual_override("hold", at=1.0)
+
+
+@pytest.mark.parametrize("read", [None, "resume"])
+def test_a_newcomer_that_leads_learns_the_brake_from_the_log(read: str | None) -> None:
+    """A process that was killed was started again, and elected: its map repeated that there is none, and nobody's was
+    heeded. What it has read from the log itself is newer.
+    """
+    d = Driver().joining()
+    if read is not None:
+        d.read(manual_override(read, at=2.0))
+    members = tuple(e.JoinedMember(member=name, topics=("orders",), attempt=3) for name in (ME, OTHER))
+    d.join_answered(generation=2, leader=ME, members=members)
+    assert d.kinds() == ["ReadAssignment"]
+    newest = assignment_of(1, OTHER, **{OTHER: (0,)})
+    newest = msgspec.structs.replace(newest, manual_override=manual_override("hold", 1.0))
+    d.feed(e.AssignmentFoundEvent, assignment=newest)
+    assignment = d.only(c.SendSyncCommand).answers[OTHER].assignment
+    assert assignment is not None
+    assert assignment.manual_override is not None
+    assert assignment.manual_override.action == (read or "hold")
 
 
 def test_records_of_later_generations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
