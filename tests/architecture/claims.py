@@ -12,7 +12,7 @@ from pathlib import Path
 
 from architecture.tree import ROOT
 
-__all__ = ["LIST", "Claim", "complaints", "load", "names_of_tests", "prose"]
+__all__ = ["LIST", "TESTS", "Claim", "complaints", "is_there", "load", "names_of_tests", "prose"]
 
 LIST = Path(__file__).with_name("claims.toml")
 TESTS = ROOT / "tests"
@@ -56,6 +56,12 @@ def names_of_tests(path: Path) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds) and node.name.startswith("test_"))
 
 
+def is_there(test: str) -> bool:
+    """Return whether there is a test of this name, ``file::name`` below ``tests``."""
+    file, _, name = test.partition("::")
+    return (TESTS / file).is_file() and name in names_of_tests(TESTS / file)
+
+
 def complaints(claims: Sequence[Claim], page: str, results: str) -> Iterator[str]:
     """Yield what is wrong between the claims, the page and the results, with what to do."""
     left = prose(page)
@@ -74,8 +80,7 @@ def _without_evidence(claim: Claim, results: str) -> Iterator[str]:
     if bool(claim.tests or claim.row) == bool(claim.because):
         yield f"{claim.says!r} wants tests or a row of results, or else the reason why no test can tell"
     for test in claim.tests:
-        file, _, name = test.partition("::")
-        if not (TESTS / file).is_file() or name not in names_of_tests(TESTS / file):
+        if not is_there(test):
             yield f"{claim.says!r} names {test}, which is not there: name the test that shows it now"
     if claim.row:
         rows = [line for line in results.splitlines() if line.startswith(f"| {claim.row}")]
