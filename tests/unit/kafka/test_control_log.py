@@ -376,6 +376,7 @@ async def test_what_the_command_line_wants_is_found_with_the_newest_assignment(
     for records, action in (
         ((newest, load, load), "resume"),
         ((newest, override("hold"), load, load), "hold"),
+        ((newest, override("resume"), load, override("hold")), "hold"),
         ((newest, load, override("resume"), override("hold"), load, override("resume", "theirs")), "hold"),
         ((override("hold"), newest, load, load), "hold"),
     ):
