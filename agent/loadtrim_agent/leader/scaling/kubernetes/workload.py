@@ -104,7 +104,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     def writers(self) -> tuple[str, ...]:
         """The field managers that have written the replicas as they are, the last one first.
 
-        Who applies the number that is there already becomes one of them.
+        A tool that applies the number that is there already becomes one of them.
         """
         writers = [entry for entry in self.metadata.managed_fields if entry.owns_replicas]
         return tuple(entry.manager for entry in sorted(writers, key=lambda entry: entry.time, reverse=True))
