@@ -84,8 +84,8 @@ def made_owned(services: Services) -> list[int]:
 def test_a_leader_that_is_killed_while_a_victim_is_drained_leaves_it_to_the_next_one(
     kafka: Cluster, shop: Shop, tmp_path: Path
 ) -> None:
-    """The number is changed by the next leader, and the drained pod goes. What the killed process had in hand may come
-    again.
+    """The number is changed by the next leader, and no pod that works goes. What the killed process had in hand may
+    come again.
     """
     made = Services(kafka, shop, tmp_path, replicas_min=PODS)
     with running(made, PODS), ThreadPoolExecutor() as pool:
@@ -96,7 +96,8 @@ def test_a_leader_that_is_killed_while_a_victim_is_drained_leaves_it_to_the_next
         assert node is not None
         # The leader has to wait for the next probe of a pod that is drained.
         node.probe_seconds = PROBE_SECONDS
-        (leader,) = (pod for pod in shop.pods() if leads(made, pod))
+        pods = shop.pods()
+        (leader,) = (pod for pod in pods if leads(made, pod))
         process = node.running(leader)
         assert isinstance(process, Process)
         assert main(["scale", made.group, str(PODS - 1), "--force", "--bootstrap", kafka.bootstrap]) == 0
@@ -108,8 +109,9 @@ def test_a_leader_that_is_killed_while_a_victim_is_drained_leaves_it_to_the_next
         assert shop.replicas() == PODS, "the leader has not changed it yet"
         node.probe_seconds = 1.0
         wait_until("the next leader's change", lambda: shop.replicas() == PODS - 1, SCALE_SECONDS)
-        wait_until("the victim's end", lambda: len(shop.pods()) == PODS - 1)
-        assert victim not in shop.pods()
+        wait_until("one pod less", lambda: len(shop.pods()) == PODS - 1)
+        # The killed container is being started again, perhaps: not ready either, so that it may go in the victim's place.
+        assert set(pods) - {leader, victim} <= set(shop.pods()), "one that works has gone"
         playing.result()
     verdict = check(read_run(made.journal))
     assert verdict.ok, str(verdict)
