@@ -95,14 +95,14 @@ class _Waiting:
         self._quiet_at = math.inf
         """Boot clock: time of the last look, if the next one waits until something is fetched."""
 
-    def grown(self, now: float, work: float, capacity: float, *, much: bool) -> float:
-        """Take in the work that waits at a look, and whether it is much. Returns by how much it has grown.
+    def look(self, now: float, work: float, capacity: float, *, much: bool) -> float:
+        """Take in the work that waits at a look, and whether it is much. Returns what waited before.
 
         Nothing is looked at after little waited: until something is fetched that is worked off.
         """
         before = max(0.0, self._work - capacity * max(0.0, now - self._quiet_at))
         self._work, self._quiet_at = work, math.inf if much else now
-        return work - before
+        return before
 
 
 class SlicingTask:
@@ -257,8 +257,11 @@ class SlicingTask:
             capacity = self._snapshot().capacity
             work, full = sum(entry.work for entry in own), self._objective * capacity
             much = work >= QUIET_SHARE * full
-            grown = self._waiting.grown(boot_time(), work, capacity, much=much)
-            if grown > BURST_SHARE * full and self.loads.tell_soon():
+            before = self._waiting.look(boot_time(), work, capacity, much=much)
+            if self._is_alone():
+                return much
+            # Who was full before is given nothing anyway.
+            if before < full and work - before > BURST_SHARE * full and self.loads.tell_soon():
                 return much  # next time the others' are known as well
             if not much:
                 return False
@@ -267,6 +270,11 @@ class SlicingTask:
             if choice is None or not self._act(choice, own, capacity):
                 break
         return True
+
+    def _is_alone(self) -> bool:
+        """Return whether there is nobody to pass anything on to, or to be told of a burst."""
+        assignment = self._group().assignment
+        return assignment is None or len(assignment.members) <= 1
 
     def _choice(self, own: list[Own], capacity: float) -> Slice | None:
         group, now = self._group(), boot_time()

@@ -81,7 +81,8 @@ class House:
         loop = asyncio.get_running_loop()
         self.driver = Driver(auto_commit=settings.pop("auto_commit", True))
         self.driver.now = boot_time()
-        self.driver.running(0, 1, offset=0, owns={ME: (0, 1), OTHER: ()})
+        others = {} if settings.pop("alone", False) else {OTHER: ()}
+        self.driver.running(0, 1, offset=0, owns={ME: (0, 1), **others})
         self.commands: list[c.Command] = []
         self.buffer = RecordBuffer(loop, loop)
         self.buffer.lease_until = boot_time() + 1_000.0
@@ -192,6 +193,28 @@ async def test_a_burst_is_told_before_anything_is_passed_on() -> None:
     assert house.loads._soon.is_set()
     assert house.task.look()
     assert len(house.promises()) == 1, "once: others tell it meanwhile, too"
+
+
+async def test_a_member_that_was_full_already_tells_no_burst() -> None:
+    """It is given nothing anyway. One that catches up told 16 a second, which was a part of what it can do."""
+    house = House()
+    house.loads._told_at = -math.inf
+    house.loaded()
+    house.fetched(P0, 60)
+    house.task.look()
+    house.loads._soon.clear()
+    house.fetched(P0, 60, 60)
+    house.task.look()
+    assert not house.loads._soon.is_set()
+
+
+async def test_who_is_alone_tells_nobody_and_passes_nothing_on() -> None:
+    house = House(alone=True)
+    house.loads._told_at = -math.inf
+    house.fetched(P0, 60)
+    assert house.task.look(), "the oldest is delivered first"
+    assert not house.loads._soon.is_set()
+    assert (house.promises(), house.task.looks) == ([], 0)
 
 
 async def test_little_that_comes_at_once_is_told_and_not_looked_at() -> None:
