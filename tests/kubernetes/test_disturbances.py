@@ -110,7 +110,7 @@ def test_a_leader_that_is_killed_while_a_victim_is_drained_leaves_it_to_the_next
         node.probe_seconds = 1.0
         wait_until("the next leader's change", lambda: shop.replicas() == PODS - 1, SCALE_SECONDS)
         wait_until("one pod less", lambda: len(shop.pods()) == PODS - 1)
-        # The killed container is being started again, perhaps: not ready either, so that it may go in the victim's place.
+        # The killed container may be starting again: it is not ready either, and may go in the victim's place.
         assert set(pods) - {leader, victim} <= set(shop.pods()), "one that works has gone"
         playing.result()
     verdict = check(read_run(made.journal))
