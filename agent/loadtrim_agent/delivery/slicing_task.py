@@ -260,8 +260,7 @@ class SlicingTask:
             before = self._waiting.look(boot_time(), work, capacity, much=much)
             if self._is_alone():
                 return much
-            # A member that was full before is given nothing anyway.
-            if before < full and work - before > BURST_SHARE * full and self.loads.tell_soon():
+            if work - before > BURST_SHARE * full and self.loads.tell_soon():
                 return much  # next time the others' are known as well
             if not much:
                 return False

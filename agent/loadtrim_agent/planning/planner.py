@@ -136,6 +136,9 @@ class Planner:
         else:
             # Another policy's state says nothing to this one but what every policy remembers.
             self._state = structs.replace(self._policy.state(), wanted=_wanted_of(decision))
+        if decision.scales != self._config.asks:
+            # What nobody was asked for is no number that stands.
+            self._state = structs.replace(self._state, wanted=None)
 
     def decide(self, now: float, group: GroupState) -> DecisionRecord:
         """Everything in one plan: replicas, moves, victims, what was rejected, and why.
@@ -191,6 +194,7 @@ class Planner:
         What was wanted may be unknown. Then only more than there are, with the rollout's surplus, is wanted.
         """
         known = self._state.wanted if self._state.wanted is not None else group.replicas_requested
+        known = known if known is None else _kept(known, group, self._config)
         base = known if known is not None else there
         # A policy that leaves the number alone sees the surplus, and one of a new template counts when it is done.
         more = sizing.replicas > base and (sizing.reason is not Reason.FIXED or self._fixed(group) is not None)
@@ -384,6 +388,7 @@ class Planner:
             packer=config.packer,
             monitor=config.monitor,
             mode=config.mode,
+            scales=config.asks,
             replicas_max=config.max_replicas,
             partition_count=len(group.owners),
             manual_override=group.manual_override
@@ -429,6 +434,11 @@ def _is_rollout(group: GroupState, config: PlanConfig) -> bool:
     return are_of_two_templates((instance or "" for instance in group.instances.values()), config.templated)
 
 
+def _kept(wanted: int, group: GroupState, config: PlanConfig) -> int:
+    """Return as many as were wanted, in a rollout: above what the settings allow only as many as are there."""
+    return min(wanted, max(replicas_bounded(wanted, group, config), len(units_of(group))))
+
+
 def replicas_bounded(replicas: int, group: GroupState, config: PlanConfig) -> int:
     """Return the number within the bounds of the settings; without a maximum, within what partitions there are for.
 
@@ -459,13 +469,16 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
 
     A member whose instance is not known may be an instance of its own, or a member of a victim. Then no victim is
     named, and only more than there can be is asked for. In a rollout what is wanted is asked for, whatever is there:
-    the surplus is the controllers', and asking for it would make it last.
+    the surplus is the controllers', and asking for it would make it last. A decision that holds asks for nothing then.
     """
     if _is_rollout(group, config):
-        # Not bounded: with the settings of a new template it could be fewer, and a working pod would go.
         known = _wanted_of(decision)
         return ReplicaTarget(
-            replicas=known or 1, victims=(), reason=decision.reason, ask=known is not None, rollout=True
+            replicas=max(1, _kept(known or 1, group, config)),
+            victims=(),
+            reason=decision.reason,
+            ask=known is not None and decision.outcome != Outcome.HOLD.value,
+            rollout=True,
         )
     wanted = replicas_bounded(decision.replicas_wanted, group, config)
     if unknown := group.unknown:

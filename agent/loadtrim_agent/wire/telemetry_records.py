@@ -228,6 +228,8 @@ class DecidedBy(Envelope, frozen=True, kw_only=True):
     monitor: str = "reports"
     """Where the arrival rates came from."""
     mode: str = "active"
+    scales: bool = True
+    """False: in shadow mode or without a scaler ``replicas_wanted`` is advice, and nobody was asked for it."""
     replicas_max: Replicas | None = None
     """The most that the settings allow. None: as many as there are partitions."""
     partition_count: Count = 0

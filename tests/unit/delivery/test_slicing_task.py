@@ -195,19 +195,6 @@ async def test_a_burst_is_told_before_anything_is_passed_on() -> None:
     assert len(house.promises()) == 1, "once: others tell it meanwhile, too"
 
 
-async def test_a_member_that_was_full_already_tells_no_burst() -> None:
-    """It is given nothing anyway. One that catches up told 16 a second, which was a part of what it can do."""
-    house = House()
-    house.loads._told_at = -math.inf
-    house.loaded()
-    house.fetched(P0, 60)
-    house.task.look()
-    house.loads._soon.clear()
-    house.fetched(P0, 60, 60)
-    house.task.look()
-    assert not house.loads._soon.is_set()
-
-
 async def test_who_is_alone_tells_nobody_and_passes_nothing_on() -> None:
     house = House(alone=True)
     house.loads._told_at = -math.inf

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.planner import scale_request
+from loadtrim_agent.planning.planner import Planner, scale_request
 from loadtrim_agent.planning.pods import are_of_two_templates, place_in_line, template_of
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import PlanConfig
@@ -97,8 +97,9 @@ def test_a_leader_that_sees_too_little_does_not_ask_for_the_surplus() -> None:
     for _ in range(8):
         group.tick()
         decision = group.decide()
-        assert scale_request(decision, group.state(), group.config).replicas == 3
-    assert decision.outcome == "hold"
+        request = scale_request(decision, group.state(), group.config)
+        assert request.replicas == 3
+    assert (decision.outcome, request.ask) == ("hold", False), "fewer than there are would be asked for"
 
 
 def asked_in(group: Fleet, seconds: int = 20) -> tuple[str, int, tuple[str, ...]]:
@@ -124,13 +125,42 @@ def test_what_the_command_line_fixes_counts_at_once_where_it_is_more() -> None:
 def test_the_maximum_of_a_new_template_waits_for_the_end_of_the_rollout() -> None:
     """Its first pod may lead. What was wanted is more than its settings allow, and all of that works."""
     group = rolling(replicas=4, load=700.0)
-    config = structs.replace(group.config, max_replicas=2, min_replicas=1)
-    leader = make_planner(config)
+    settings = {"max_replicas": 2, "min_replicas": 1}
+    decision = successor(group, **settings).decide(group.now, group.state())
+    assert scale_request(decision, group.state(), structs.replace(group.config, **settings)).replicas == 4
+
+
+def successor(group: Fleet, **settings: Any) -> Planner:
+    """The leader of the new template, which has heard what the one before it told."""
+    leader = make_planner(structs.replace(group.config, **settings))
     leader.remember(group.history[-1])
     for report, received_at in group.reports[-40:]:
         leader.observe(report, received_at)
-    decision = leader.decide(group.now, group.state())
-    assert scale_request(decision, group.state(), config).replicas == 4
+    return leader
+
+
+def test_more_than_the_maximum_is_not_asked_for_where_it_never_was_there() -> None:
+    """The cluster was full, or the leader before had nobody to ask: only as many as are there have to stay."""
+    group = rolling(replicas=4, load=700.0)
+    settings = {"max_replicas": 6, "min_replicas": 1}
+    group.history.append(structs.replace(group.history[-1], state=group.history[-1].state | {"wanted": 24.0}))
+    decision = successor(group, **settings).decide(group.now, group.state())
+    assert decision.replicas_wanted == 6
+    assert scale_request(decision, group.state(), structs.replace(group.config, **settings)).replicas == 6
+
+
+@pytest.mark.parametrize("before", [{"mode": "shadow"}, {"can_scale": False}])
+def test_what_was_advice_before_is_asked_of_nobody_in_a_rollout(before: dict[str, Any]) -> None:
+    """Six work, the advice was three. The first new pod asks, and with the metric three would be ended at once."""
+    group = rolling(replicas=6, load=250.0)
+    advice = make_planner(structs.replace(group.config, min_replicas=3, **before))
+    for report, received_at in group.reports[-40:]:
+        advice.observe(report, received_at)
+    group.history.append(advice.decide(group.now, group.state()))
+    assert not group.history[-1].scales
+    group.requested = None
+    decision = successor(group, min_replicas=1).decide(group.now + 1.0, group.state())
+    assert not scale_request(decision, group.state(), group.config).ask
 
 
 def test_a_rollout_does_not_keep_a_group_from_what_it_needs() -> None:

@@ -69,7 +69,7 @@ class ForeignChanges:
                 f"{wanted.replicas} and holds. Give each a workload of its own, or LOADTRIM_SCALER=none to one. If the "
                 f"former is gone: kubectl scale {target} --replicas={wanted.replicas}"
             )
-        if workload.writer == field_manager(wanted.group):
+        if field_manager(wanted.group) in workload.writers:
             self.wrote(found)
         elif self._written is not None and found != self._written:
             self._notice(target, workload, now)

@@ -332,6 +332,18 @@ async def test_victims_that_drain_do_not_take_back_that_a_change_is_respected() 
     assert bench.cluster.writes == []
 
 
+async def test_the_groups_number_is_its_own_though_a_tool_has_applied_it_as_well(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Another leader of the group wrote it, and a tool that applies what is there became a writer as well."""
+    bench = Bench(5, foreign="respect")
+    await bench.ask(5)
+    bench.cluster.change(4, "loadtrim-g")
+    bench.cluster.applied_by = "argocd-controller"
+    assert (await bench.ask(6))[0] is Answer.ACCEPTED
+    assert "changed the replicas" not in caplog.text
+
+
 async def test_another_autoscaler_is_left_alone_after_some_changes(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(3)
     await bench.ask(4)
