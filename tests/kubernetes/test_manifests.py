@@ -65,7 +65,7 @@ def defined(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def _is_established(plane: ControlPlane, path: str) -> bool:
-    conditions = plane.call("GET", path).get("status", {}).get("conditions", ())
+    conditions = plane.call("GET", path).get("status", {}).get("conditions") or ()
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
