@@ -126,6 +126,8 @@ class _Played:
 
     real: RunSummary
     simulated: Outcome
+    possible: float
+    """As :attr:`Report.share_possible_as_played`."""
 
 
 async def _play(context: BenchmarkContext, name: str, part: SlicedPart, slicing: str, seed: int) -> _Played:
@@ -152,7 +154,7 @@ async def _play(context: BenchmarkContext, name: str, part: SlicedPart, slicing:
         )
     )
     simulated = await asyncio.to_thread(_simulated, part, replace(load, shares=rows), report, slicing, seed)
-    return _Played(report.summary, simulated)
+    return _Played(report.summary, simulated, report.share_possible_as_played or 0.0)
 
 
 def _simulated(part: SlicedPart, load: Load, report: Report, slicing: str, seed: int) -> Outcome:
@@ -195,7 +197,7 @@ def _figures(name: str, part: SlicedPart, played: Sequence[_Played], *, judged: 
         value=statistics.median(share),
         unit="%",
         at_least=part.share_asked if judged else None,
-        peer=f"possible {_possible(runs)}{_worst(share, min(share), ' %')}",
+        peer=f"possible {_possible(played)}{_worst(share, min(share), ' %')}",
     )
     yield Figure(
         name=f"{name}: replica-minutes",
@@ -234,11 +236,10 @@ def _figures(name: str, part: SlicedPart, played: Sequence[_Played], *, judged: 
     yield Figure(name=f"{name}: partitions with two owners", value=sum(run.double_owners for run in runs), at_most=0)
 
 
-def _possible(runs: Sequence[RunSummary]) -> str:
+def _possible(played: Sequence[_Played]) -> str:
     """Return what no placement exceeds: on paper, and with records as late and as long as they were."""
-    paper = statistics.median(run.share_possible.planned for run in runs) * 100
-    played = statistics.median(run.share_possible.as_played for run in runs) * 100
-    return f"{paper:.2f}, as played {played:.2f}"
+    paper = statistics.median(each.real.share_possible for each in played) * 100
+    return f"{paper:.2f}, as played {statistics.median(each.possible for each in played) * 100:.2f}"
 
 
 def _handoffs(runs: Sequence[RunSummary]) -> str:

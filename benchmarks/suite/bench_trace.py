@@ -104,7 +104,7 @@ async def run(context: BenchmarkContext, policy: str, packer: str, share: float 
         figures=(in_time, minutes, *rest),
         details={
             "late_by_cause": summary.late_by_cause,
-            "share_possible": summary.share_possible.planned,
+            "share_possible": summary.share_possible,
             "replicas_max": summary.replicas_max,
             "sent_behind_seconds_max": summary.behind_max,
             "records": summary.records,

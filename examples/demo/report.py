@@ -118,16 +118,6 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     mean: float = math.nan
 
 
-class PossibleShare(msgspec.Struct, frozen=True):
-    """The share in time if every partition always had a replica of its own: what one partition's burst allows."""
-
-    planned: float
-    """Each record there when it was sent, and worked on for as long as it was to be."""
-    as_played: float
-    """Each there when it was acknowledged, and worked on for as long as it was. Not quite a bound: a record can be read
-    just before its producer knows."""
-
-
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The run in numbers; seconds unless the name says otherwise."""
 
@@ -150,7 +140,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     the client add; None: none ever waited."""
     share_in_time: float
     """Of all acknowledged records; what never got done counts as late."""
-    share_possible: PossibleShare
+    share_possible: float
+    """If every partition always had a replica of its own: what one partition's burst allows."""
     latency: Latency
     replica_minutes: float
     """From being asked for until gone, within the time from the start of the load until the last record was done."""
@@ -198,6 +189,9 @@ class Report(msgspec.Struct, kw_only=True):
     """(seconds since the epoch, replicas that the leader wanted from then on)."""
     arrival_delay_mean: float | None = None
     """From a record's time stamp until it was fetched, where it was fetched as it came, seconds."""
+    share_possible_as_played: float | None = None
+    """As :attr:`RunSummary.share_possible`, but each record is there when it was acknowledged, and worked on for as
+    long as it was. Not quite a bound: a record can be read just before its producer knows. None: of an older run."""
 
     def as_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
@@ -243,6 +237,7 @@ def make_report(run: JournaledRun, setting: Setting, telemetry: Telemetry) -> Re
         owner_changes=changes,
         wanted=[(decision.at, decision.replicas_wanted) for decision in telemetry.decisions],
         arrival_delay_mean=fmean(telemetry.arrival_delays) if telemetry.arrival_delays else None,
+        share_possible_as_played=_share_possible(run, setting, as_played=True),
     )
 
 
@@ -320,10 +315,7 @@ def _summary(
         busy_seconds=setting.busy_seconds,
         spent_seconds_mean=_spent_seconds(run),
         share_in_time=in_time / verdict.acknowledged,
-        share_possible=PossibleShare(
-            planned=_share_possible(run, setting, as_played=False),
-            as_played=_share_possible(run, setting, as_played=True),
-        ),
+        share_possible=_share_possible(run, setting, as_played=False),
         latency=Latency(
             p50=percentile(values, 0.5),
             p90=percentile(values, 0.9),
@@ -481,6 +473,10 @@ def _seconds(value: float | None) -> str:
     return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"
 
 
+def _as_played(share: float | None) -> list[tuple[str, str]]:
+    return [] if share is None else [("", f"{share:.2%} with records as late and as long as they were")]
+
+
 def render(report: Report) -> str:
     """The report as a readable table."""
     s = report.summary
@@ -493,8 +489,8 @@ def render(report: Report) -> str:
         ("", f"{s.source}; sent at most {_seconds(s.behind_max)} late"),
         ("service", f"{who}; {s.busy_seconds * 1e3:g} ms a record"),
         ("in time", f"{s.share_in_time:.2%} within {s.objective_seconds:g} s (wanted {s.objective_share:.1%})"),
-        ("", f"{s.share_possible.planned:.2%} with a replica for every partition, all the time"),
-        ("", f"{s.share_possible.as_played:.2%} with records as late and as long as they were"),
+        ("", f"{s.share_possible:.2%} with a replica for every partition, all the time"),
+        *_as_played(report.share_possible_as_played),
         ("latency", latency),
         ("replica-minutes", f"{s.replica_minutes:.2f} (mean {s.replicas_mean:.2f}, at most {s.replicas_max})"),
         ("", f"{s.replica_minutes_least:.2f} for a pool that starts at once and shares bursts without remainder"),

@@ -52,7 +52,8 @@ async def test_the_server_of_the_page_does_what_a_leader_asks(tmp_path: Path) ->
             assert await ask(scaler, 3) is Answer.ACCEPTED
         await eventually(lambda: len(instances(tmp_path)) == 3, "three run")
         assert instances(tmp_path) == {"replica-1", "replica-2", "replica-3"}
-        assert (tmp_path / "replica-2").read_text() == f"{scaler.url}\n"
+        line = f"{scaler.url}\n"  # an instance writes it when it has begun
+        await eventually(lambda: (tmp_path / "replica-2").read_text() == line, "it knows whom to ask")
 
         (tmp_path / "stay").touch()
         for _ in range(3):  # a request comes again while the victim is still there

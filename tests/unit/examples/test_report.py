@@ -81,14 +81,14 @@ class TestNumbers:
 
     def test_possible_share_is_what_one_partitions_order_allows(self, story: Story) -> None:
         ten_then_ten(story)
-        assert report_of(story).summary.share_possible.planned == 0.5
-        assert report_of(story, busy_seconds=0.04).summary.share_possible.planned == 1.0
+        assert report_of(story).summary.share_possible == 0.5
+        assert report_of(story, busy_seconds=0.04).summary.share_possible == 1.0
 
     def test_possible_as_played_begins_when_a_record_is_acknowledged_and_takes_what_it_took(self, story: Story) -> None:
         """Acknowledged after a millisecond, the fifth record of a burst is done 501 ms after it."""
         ten_then_ten(story)
         for busy_seconds in (0.1, 0.04):
-            assert report_of(story, busy_seconds=busy_seconds).summary.share_possible.as_played == 0.4
+            assert report_of(story, busy_seconds=busy_seconds).share_possible_as_played == 0.4
 
     def test_timestamps_of_the_records_are_the_beginning(self, story: Story) -> None:
         """The broker's unit is the millisecond, rounded down: a latency is never made shorter by it."""
