@@ -95,14 +95,14 @@ class _Waiting:
         self._quiet_at = math.inf
         """Boot clock: time of the last look, if the next one waits until something is fetched."""
 
-    def look(self, now: float, work: float, capacity: float, *, much: bool) -> float:
-        """Take in the work that waits at a look, and whether it is much. Returns what waited before.
+    def grown(self, now: float, work: float, capacity: float, *, much: bool) -> float:
+        """Take in the work that waits at a look, and whether it is much. Returns by how much it has grown.
 
         Nothing is looked at after little waited: until something is fetched that is worked off.
         """
         before = max(0.0, self._work - capacity * max(0.0, now - self._quiet_at))
         self._work, self._quiet_at = work, math.inf if much else now
-        return before
+        return work - before
 
 
 class SlicingTask:
@@ -257,10 +257,10 @@ class SlicingTask:
             capacity = self._snapshot().capacity
             work, full = sum(entry.work for entry in own), self._objective * capacity
             much = work >= QUIET_SHARE * full
-            before = self._waiting.look(boot_time(), work, capacity, much=much)
+            grown = self._waiting.grown(boot_time(), work, capacity, much=much)
             if self._is_alone():
                 return much
-            if work - before > BURST_SHARE * full and self.loads.tell_soon():
+            if grown > BURST_SHARE * full and self.loads.tell_soon():
                 return much  # next time the others' are known as well
             if not much:
                 return False

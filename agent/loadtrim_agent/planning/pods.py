@@ -29,7 +29,7 @@ def template_of(instance: str, templated: str) -> str:
     Empty for an instance that is none of the pods of ``templated``, or where that is empty. A name that was too long
     for Kubernetes has lost its hash, and is none either.
     """
-    made = OF_DEPLOYMENT.fullmatch(instance)
+    made = OF_DEPLOYMENT.fullmatch(instance) if templated else None
     return made["template"] if made is not None and made["name"] == templated else ""
 
 
