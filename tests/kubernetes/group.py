@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
@@ -15,7 +16,7 @@ from unit.leader.scaling.kubernetes.fake_cluster import OpenFence
 from .node import Node, Switched
 from .shop import Shop, wait_until
 
-__all__ = ["Group", "start"]
+__all__ = ["Group", "deployed", "start"]
 
 
 def start(pod: dict[str, Any]) -> Switched:
@@ -72,3 +73,13 @@ class Group:
     def wait_for(self, pods: int) -> None:
         """Wait until so many pods run, and the controllers know that all are ready."""
         wait_until(f"{pods} pods", lambda: len(self.shop.pods()) == pods and self.shop.ready(self.kind) == pods)
+
+
+@contextlib.contextmanager
+def deployed(shop: Shop, pods: int) -> Iterator[Group]:
+    """Make the example's Deployment with so many pods, and wait until the controllers know that all are ready."""
+    with Node(shop.plane, shop.namespace, start, probe_seconds=0.1) as node:
+        shop.deploy(pods)
+        made = Group(shop, node)
+        made.wait_for(pods)
+        yield made

@@ -9,8 +9,7 @@ from http import HTTPStatus
 
 import pytest
 
-from .group import Group, start
-from .node import Node
+from .group import Group, deployed
 from .shop import Shop, manifests, wait_until
 
 pytestmark = pytest.mark.kubernetes
@@ -21,10 +20,7 @@ SETTLED_SECONDS = 2.0
 
 @pytest.fixture
 def group(shop: Shop) -> Iterator[Group]:
-    with Node(shop.plane, shop.namespace, start, probe_seconds=0.1) as node:
-        shop.deploy(PODS)
-        made = Group(shop, node)
-        made.wait_for(PODS)
+    with deployed(shop, PODS) as made:
         yield made
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from loadtrim_agent.leader.scaling.port import Answer
 
-from .group import Group, start
-from .node import Node
+from .group import Group, deployed
 from .shop import Shop, wait_until
 
 pytestmark = pytest.mark.kubernetes
@@ -22,10 +21,7 @@ ROUNDS = 20
 
 @pytest.fixture
 def group(shop: Shop) -> Iterator[Group]:
-    with Node(shop.plane, shop.namespace, start, probe_seconds=0.1) as node:
-        shop.deploy(PODS)
-        made = Group(shop, node)
-        made.wait_for(PODS)
+    with deployed(shop, PODS) as made:
         yield made
 
 
