@@ -149,7 +149,7 @@ class Machine:
             LogFailedEvent: self._on_log_failed,
             LogUsableEvent: self._on_log_usable,
             AppendedEvent: self._on_appended,
-            AssignmentFoundEvent: lambda e: self.membership.assignment_found(e.now, e.assignment),
+            AssignmentFoundEvent: lambda e: self.membership.assignment_found(e),
             LeaveWantedEvent: self.leave.wanted,
         }
 
@@ -407,6 +407,7 @@ class Machine:
     def _keep(self, now: float, generation: int, offset: int, record: Record) -> None:
         if not self._future.keep(generation, offset, record):
             self.emit(CountCommand(what=ProtocolCount.FUTURE_RECORDS_DROPPED))
+            self.slices.gap()
             self.membership.rejoin(now)
 
     def _look_for_assignment(self, now: float) -> None:

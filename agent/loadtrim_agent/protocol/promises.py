@@ -38,18 +38,21 @@ class Promises:
         self._whole = True
         """Every record of the generation was read, so this fold is that of all members."""
 
-    def enter(self) -> None:
-        """A generation begins: what was promised in the one before is void."""
+    def enter(self, *, whole: bool = True) -> None:
+        """A generation begins: what was promised in the one before is void.
+
+        Args:
+            whole: False where records of this generation may have been missed before it was entered.
+        """
         self._open = {}
         self._turns.clear()
         self._own.clear()
         self._known.clear()
-        self._whole = True
+        self._whole = whole
 
     def gap(self) -> None:
         """Records were missed: what others count is not known until the next generation."""
-        self.enter()
-        self._whole = False
+        self.enter(whole=False)
 
     @property
     def whole(self) -> bool:

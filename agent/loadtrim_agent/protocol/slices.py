@@ -96,6 +96,8 @@ class Slices:
         """Slices in step 4. Invariant: the partition is being given away, or was dropped since the last tick."""
         self._ended: dict[PromiseRecord, float] = {}
         """Promises of this generation that were not read to be taken back yet -> when to say so (again)."""
+        self._gap_attempt = -1
+        """Number of the last JoinGroup that was sent before records were missed."""
 
     def wakeup(self) -> float:
         """Return the time at which :meth:`tick` wants to be called at the latest."""
@@ -243,7 +245,8 @@ class Slices:
 
     def enter(self) -> None:
         """A generation begins: promises of the one before are void."""
-        self.promises.enter()
+        # A generation does not begin before all its members have joined, so a JoinGroup after the gap is enough.
+        self.promises.enter(whole=self._machine.membership.rebalance.attempt > self._gap_attempt)
         self.drop_all()
         self._ended.clear()
 
@@ -251,6 +254,7 @@ class Slices:
         """Records of the log were missed: no slice counts for certain until the next generation."""
         self.drop_all()
         self.promises.gap()
+        self._gap_attempt = self._machine.membership.rebalance.attempt
 
     def drop_all(self) -> None:
         """Nothing moves for now: every partition stays, without a bound."""

@@ -10,6 +10,7 @@ import pytest
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol import future_records
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS
 from loadtrim_agent.protocol.slices import AHEAD_SECONDS, COUNT_SECONDS, LATE_SECONDS, REPEAT_SECONDS, SLICES_MAX
@@ -21,7 +22,7 @@ from loadtrim_agent.wire.ownership_records import (
     PromiseRecord,
     ReleaseRecord,
 )
-from sim.driver import GROUP, ME, OTHER, Driver, release
+from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
 P0, P1, P2 = (Partition("orders", index) for index in range(3))
 THIRD = "m3"
@@ -233,6 +234,42 @@ def test_a_gap_in_the_log_ends_all_slices_of_the_generation() -> None:
     d.feed(e.LogGapEvent)
     assert "Unbound" in d.kinds()
     assert not d.machine.snapshot().slices.able
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_gap_between_join_and_entry_ends_the_slices_of_the_generation_entered(answered: bool) -> None:
+    """Its promises may be among what was missed: seed 1006519870 of the simulation."""
+    d = member()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    if answered:
+        d.join_answered(generation=2)
+        d.feed(e.LogGapEvent)
+        d.sync_answered(assignment=assignment_of(2, OTHER, 3, **{ME: (0, 1), OTHER: (2,)}))
+    else:
+        d.feed(e.LogGapEvent)
+        d.into(2, **{ME: (0, 1), OTHER: (2,)})
+    assert not d.machine.slices.promises.whole
+    d.into(3, **{ME: (0, 1), OTHER: (2,)})
+    assert d.machine.snapshot().generation == 3
+    assert d.machine.slices.promises.whole
+
+
+def test_a_gap_before_the_join_is_over_with_the_next_generation() -> None:
+    d = member()
+    d.feed(e.LogGapEvent)
+    d.into(2, **{ME: (0, 1), OTHER: (2,)})
+    assert d.machine.snapshot().slices.able
+
+
+def test_records_of_later_generations_that_were_dropped_are_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(future_records, "RECORDS_MAX", 1)
+    d = member()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.read(promised_by(OTHER, THIRD, 2, generation=2))
+    d.read(promised_by(OTHER, THIRD, 2, generation=2, version=1))
+    assert d.counted() == ["future_records_dropped"]
+    d.into(2, **{ME: (0, 1), OTHER: (2,), THIRD: ()})
+    assert not d.machine.slices.promises.whole
 
 
 def test_a_bound_that_was_reached_is_not_the_next_one() -> None:
