@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -267,6 +268,27 @@ async def test_brake_is_heeded_by_every_member_and_outlives_the_leader(quick_kaf
         await group.until_working("c")
         verdict = await group.finish()
     assert verdict.spotless, str(verdict)
+
+
+async def test_brake_outlives_a_time_without_any_member(quick_kafka: Cluster, tmp_path: Path) -> None:
+    """One replica that is deployed anew, or crashes, is the whole group: what was held scaled up with its successor."""
+    async with group_of_processes(quick_kafka, tmp_path) as group:
+        fast = {"LOADTRIM_DECISION_SECONDS": "0.3"}
+        at = ("--bootstrap", quick_kafka.bootstrap)
+        await group.start_all("a", env=fast)
+        await command("hold", group.group, *at)
+        await until_braked(group, "hold")
+        assert await group.end("a") == 0
+        await group.start_all("b", env=fast)
+        await until_braked(group, "hold")
+        await group.end("b", signal.SIGKILL)
+        await command("scale", group.group, "2", *at)
+        await group.start_all("c", env=fast)
+        await until_braked(group, "scale")
+        assert await group.end("c") == 0
+        await command("resume", group.group, *at)
+        await group.start_all("d", env=fast)
+        await until_braked(group, "resume")
 
 
 async def until_braked(group: Any, action: str) -> None:

@@ -282,7 +282,8 @@ class SimMember:
         def found() -> None:
             blocked = self._scheduler.now < self.reader.blocked_until
             assignment = None if blocked else self.world.log.newest_assignment()
-            self.feed(lambda now: e.AssignmentFoundEvent(now=now, assignment=assignment))
+            override = assignment.manual_override if assignment is not None else None
+            self.feed(lambda now: e.AssignmentFoundEvent(now=now, assignment=assignment, manual_override=override))
 
         blocked = self._scheduler.now < self.reader.blocked_until
         self._scheduler.after(command.timeout if blocked else 0.01, found)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import msgspec
 from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError, UnsupportedCodecError
 
 from loadtrim_agent.common.clock import boot_time, wall_time
@@ -25,10 +24,11 @@ from loadtrim_agent.protocol.events import (
 )
 from loadtrim_agent.wire.codec import Record, decode, encode
 from loadtrim_agent.wire.envelope import COORDINATION, TELEMETRY, UnreadableRecord
-from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord, ManualOverrideRecord
+from loadtrim_agent.wire.ownership_records import LoadRecord
 
 from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .control_topic import PROBE_SECONDS, ControlTopic, ControlTopicUnusable
+from .lookback import Lookback
 from .partition_log import Appended, Fetched, PartitionLog
 from .pool import ConnectionPool
 from .ports import ControlLogReader
@@ -52,7 +52,6 @@ ANSWER_SECONDS = 1.0
 """No answer to a read that is not to wait for this long: the connection is given up."""
 TOPIC_SECONDS = 30.0
 """How long a topic that is created may take until it has leaders."""
-BASE_CHUNK_RECORDS = 2_000
 KEY_SEPARATOR = "\x00"
 _NO_MESSAGE = SimpleNamespace(value=None)
 """In place of a batch that cannot be unpacked."""
@@ -358,39 +357,17 @@ class ControlLog:
         self._tasks.spawn(self._read_assignment(command.group, command.timeout), "read-base")
 
     async def _read_assignment(self, group: str, timeout: float) -> None:
-        found: AssignmentRecord | None = None
+        # On a channel of its own: what is asked on the tail's waits for its long poll.
+        coordination, telemetry = (self._partition(p, Channel.LOOK, Channel.LOOK) for p in (COORDINATION, TELEMETRY))
+        found = Lookback(group, coordination, telemetry, self._decoded)
         try:
             async with asyncio.timeout(timeout):
-                found = await self._newest_assignment(group)
+                await found.run()
         except UNREACHABLE as error:
             log.info("No earlier map was found in %s (%r): going by the claims.", self.topic, error)
-        self._reader.feed(AssignmentFoundEvent(now=boot_time(), assignment=found))
-
-    async def _newest_assignment(self, group: str) -> AssignmentRecord | None:
-        """Return the newest assignment, with what the command line has wanted since."""
-        # On a channel of its own: what is asked on the tail's waits for its long poll.
-        reader = self._partition(COORDINATION, Channel.LOOK, Channel.LOOK)
-        begin, end = await reader.first(), await reader.end()
-        override: ManualOverrideRecord | None = None
-        while end > begin:
-            start = max(begin, end - BASE_CHUNK_RECORDS)
-            newest: AssignmentRecord | None = None
-            latest: ManualOverrideRecord | None = None
-            position = start
-            while position < end:
-                fetched = await reader.read(position, wait_seconds=0.1, timeout=SILENT_SECONDS)
-                position = fetched.following
-                for record in self._decoded(message for message in fetched.records if message.offset < end):
-                    # A topic may be shared by groups: another one's assignment says nothing of this one's members.
-                    newest = record if isinstance(record, AssignmentRecord) and record.group == group else newest
-                    latest = record if isinstance(record, ManualOverrideRecord) and record.group == group else latest
-            override = override or latest
-            if newest is not None and override is not None:
-                newest = msgspec.structs.replace(newest, manual_override=override)
-            if newest is not None:
-                return newest
-            end = start
-        return None
+        self._reader.feed(
+            AssignmentFoundEvent(now=boot_time(), assignment=found.assignment, manual_override=found.manual_override)
+        )
 
     def _decoded(self, messages: Iterable[Any]) -> list[Record]:
         return [record for message in messages if (record := self._decode(message.value)) is not None]

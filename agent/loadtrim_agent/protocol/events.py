@@ -6,7 +6,7 @@ import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.codec import Record
-from loadtrim_agent.wire.ownership_records import AssignmentRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord
 
 __all__ = [
     "AppendedEvent",
@@ -306,9 +306,13 @@ class AppendedEvent(Event, frozen=True, kw_only=True):
 
 
 class AssignmentFoundEvent(Event, frozen=True, kw_only=True):
-    """The newest ``base`` of the log, or None where there is none or it took too long."""
+    """The newest ``base`` of the log, or None where there is none or it took too long.
+
+    ``manual_override``: what the command line wanted last, by its own record or by one that repeats it.
+    """
 
     assignment: AssignmentRecord | None
+    manual_override: ManualOverrideRecord | None = None
 
 
 class LeaveWantedEvent(Event, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord
 from .assignment import GenerationAssignment, answers_of, assign_standard, make_assignment
 from .commands import Command, CountCommand, FetchTopicsCommand, ReadAssignmentCommand
 from .counters import ProtocolCount
-from .events import GroupAnswer, JoinAnsweredEvent
+from .events import AssignmentFoundEvent, GroupAnswer, JoinAnsweredEvent
 from .group_config import LOADTRIM, GroupConfig
 from .join_sequence import JoinSequence
 from .missing_partitions import MissingPartitions
@@ -129,12 +129,13 @@ class LeaderAssignment:
         self.newest_known = True
         return None
 
-    def found(self, newest: AssignmentRecord | None) -> bool:
-        """Take in the newest assignment of the log. True: by it one of the JoinGroups is a delayed copy (rule 8)."""
+    def found(self, event: AssignmentFoundEvent) -> bool:
+        """Take in what the log had. True: by it one of the JoinGroups is a delayed copy (rule 8)."""
         self.newest_known = True
-        if newest is not None and self._hooks.manual_override is None:
+        newest = event.assignment
+        if self._hooks.manual_override is None:
             # A newcomer has read no such record of the log itself, and every later one learns it from this assignment.
-            self._hooks.manual_override = newest.manual_override
+            self._hooks.manual_override = event.manual_override
         if newest is None or newest.generation >= self._joined.generation:
             return False
         attempts = {m: e.attempt for m, e in newest.members.items()}
@@ -174,9 +175,8 @@ class LeaderAssignment:
 
     def _lacks_newest(self, config: GroupConfig) -> bool:
         # Rule 8: a leader without the newest assignment asks the log for it, once.
-        joined = self._joined
-        alone = all(m.member == joined.member for m in joined.members)
-        if self.newest_known or alone or joined.protocol != LOADTRIM or not config.log_usable:
+        # One that is alone has no JoinGroup to doubt, and yet the log alone knows what the command line wanted.
+        if self.newest_known or self._joined.protocol != LOADTRIM or not config.log_usable:
             return False
         if not self._newest_asked:
             self._newest_asked = True

@@ -14,7 +14,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord
 
 from .commands import Command, CountCommand
 from .counters import ProtocolCount
-from .events import HeartbeatAnsweredEvent, JoinAnsweredEvent, SyncAnsweredEvent
+from .events import AssignmentFoundEvent, HeartbeatAnsweredEvent, JoinAnsweredEvent, SyncAnsweredEvent
 from .group_config import GroupConfig
 from .lease import Lease
 from .membership_answers import MembershipAnswers
@@ -160,11 +160,11 @@ class Membership(MembershipState):
             self.rejoin(now)
         self._follow(now, self._effects.assign(now))
 
-    def assignment_found(self, now: float, newest: AssignmentRecord | None) -> None:
-        """The newest assignment of the log was found, or there is none."""
+    def assignment_found(self, event: AssignmentFoundEvent) -> None:
+        """The look at the log is over."""
         if self.phase is not Phase.ASSIGNING or self._effects.leader_assignment.newest_known:
             return
-        self._follow(now, self._answers.newest_assignment(newest) or self._effects.assign(now))
+        self._follow(event.now, self._answers.assignment_found(event) or self._effects.assign(event.now))
 
     def assignment_appended(self, now: float, append: int, offset: int | None) -> None:
         """An append to the log was answered; the leader's assignment may be the one."""

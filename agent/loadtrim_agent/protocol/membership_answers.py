@@ -10,7 +10,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord
 
 from .commands import Command, CountCommand
 from .counters import ProtocolCount
-from .events import GroupAnswer, JoinAnsweredEvent, SyncAnsweredEvent
+from .events import AssignmentFoundEvent, GroupAnswer, JoinAnsweredEvent, SyncAnsweredEvent
 from .group_config import BROKER_ASSIGNS, COORDINATOR_MOVED, LOADTRIM, RETRIABLE, TOO_LARGE, Code
 from .leader_assignment import LeaderAssignment
 from .membership_state import MembershipState, Occurrence
@@ -77,9 +77,9 @@ class MembershipAnswers:
             return self._stale_join()
         return Occurrence(Trigger.JOINED_AS_LEADER)
 
-    def newest_assignment(self, newest: AssignmentRecord | None) -> Occurrence | None:
-        """Read the newest assignment of the log, or that there is none: it may show a JoinGroup to be a copy."""
-        return self._stale_join() if self._leader_assignment.found(newest) else None
+    def assignment_found(self, event: AssignmentFoundEvent) -> Occurrence | None:
+        """Read what the log had: its newest assignment may show a JoinGroup to be a copy."""
+        return self._stale_join() if self._leader_assignment.found(event) else None
 
     def _stale_join(self) -> Occurrence:
         self._emit(CountCommand(what=ProtocolCount.STALE_JOIN))

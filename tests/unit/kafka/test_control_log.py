@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 from aiokafka.errors import (
     LeaderNotAvailableError,
@@ -27,9 +26,10 @@ from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
 from loadtrim_agent.kafka.partition_log import Appended, Fetched, leader_epochs
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.wire.codec import Record, encode
+from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord, ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import ReportRecord
+from partition_logs import SharedLog
 
 NO_READER: Any = SimpleNamespace(
     feed=lambda *_: None, spawn=lambda *_: None, unreadable=lambda: None, clock=lambda *_: None
@@ -312,80 +312,23 @@ async def test_records_that_are_missing_are_told_before_those_behind_them() -> N
     ], "one gap, and then the position behind all that was read"
 
 
-class SharedLog:
-    """A coordination log that two groups write to: offset -> value."""
-
-    def __init__(self, *records: Record) -> None:
-        self.values = [encode(record) for record in records]
-
-    async def first(self) -> int:
-        return 0
-
-    async def end(self) -> int:
-        return len(self.values)
-
-    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
-        messages = [SimpleNamespace(offset=n, value=value) for n, value in enumerate(self.values)][position:]
-        return Fetched(messages, len(self.values), len(self.values))
-
-
-async def test_the_newest_assignment_is_looked_for_among_those_of_the_own_group() -> None:
-    """With a shared control topic another group's told nothing of delayed JoinGroups, and the own one was not found."""
-
-    def assignment(group: str, generation: int) -> AssignmentRecord:
-        return AssignmentRecord(group=group, member="m", at=0.0, generation=generation, members={})
-
+async def test_a_look_back_tells_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the order of the command line beside the assignment; and where it cannot read, that there is nothing."""
+    order = ManualOverrideRecord(group="ours", member="cli", at=0.0, action="hold")
+    newest = AssignmentRecord(group="ours", member="m", at=0.0, generation=4, members={})
     log, told = make_log(), list[e.Event]()
-    partition: Any = SharedLog(assignment("ours", 3), assignment("ours", 4), assignment("theirs", 9))
-    log._partition = lambda *_, **__: partition  # type: ignore[method-assign]
-    log._reader = SimpleNamespace(feed=told.append)  # type: ignore[assignment]
+    partitions: Any = {0: SharedLog(newest, order), 1: SharedLog()}
+    monkeypatch.setattr(log, "_partition", lambda partition, *_, **__: partitions[partition])
+    monkeypatch.setattr(log, "_reader", SimpleNamespace(feed=told.append))
     await log._read_assignment("ours", 1.0)
-    await log._read_assignment("nobody's", 1.0)
+    partitions[0] = SharedLogThatRefuses()
+    await log._read_assignment("ours", 1.0)
     await log.close()
-    found = [event.assignment for event in told if isinstance(event, e.AssignmentFoundEvent)]
-    assert found == [assignment("ours", 4), None]
-
-
-async def test_the_newest_assignment_may_stand_further_back_than_one_look_reaches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("loadtrim_agent.kafka.control_log.BASE_CHUNK_RECORDS", 2)
-    load = LoadRecord(group="ours", member="m", at=0.0, generation=4)
-    older, newer = (AssignmentRecord(group="ours", member="m", at=0.0, generation=n, members={}) for n in (3, 4))
-    log = make_log()
-    partition: Any = SharedLog(older, newer, load, load, load, load, load)
-    log._partition = lambda *_, **__: partition  # type: ignore[method-assign]
-    assert await log._newest_assignment("ours") == newer
-    await log.close()
-
-
-@pytest.mark.parametrize("chunk", [2, 100])
-async def test_what_the_command_line_wants_is_found_with_the_newest_assignment(
-    monkeypatch: pytest.MonkeyPatch, chunk: int
-) -> None:
-    """A newcomer that leads knows no other place of it; it may have been written before the assignment or after it."""
-    monkeypatch.setattr("loadtrim_agent.kafka.control_log.BASE_CHUNK_RECORDS", chunk)
-
-    def override(action: str, group: str = "ours") -> ManualOverrideRecord:
-        return ManualOverrideRecord(group=group, member="cli", at=0.0, action=action)
-
-    load = LoadRecord(group="ours", member="m", at=0.0, generation=4)
-    newest = AssignmentRecord(
-        group="ours", member="m", at=0.0, generation=4, members={}, manual_override=override("resume")
-    )
-    for records, action in (
-        ((newest, load, load), "resume"),
-        ((newest, override("hold"), load, load), "hold"),
-        ((newest, override("resume"), load, override("hold")), "hold"),
-        ((newest, load, override("resume"), override("hold"), load, override("resume", "theirs")), "hold"),
-        ((override("hold"), newest, load, load), "hold"),
-    ):
-        log = make_log()
-        partition: Any = SharedLog(*records)
-        log._partition = lambda *_, partition=partition, **__: partition  # type: ignore[method-assign]
-        found = await log._newest_assignment("ours")
-        await log.close()
-        assert found == msgspec.structs.replace(newest, manual_override=override(action))
+    first, second = told
+    assert isinstance(first, e.AssignmentFoundEvent)
+    assert (first.assignment, first.manual_override) == (newest, order)
+    assert isinstance(second, e.AssignmentFoundEvent)
+    assert (second.assignment, second.manual_override) == (None, None)
 
 
 class ProvedLog(SharedLog):

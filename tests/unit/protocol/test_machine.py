@@ -164,8 +164,7 @@ def test_a_newcomer_that_leads_learns_the_brake_from_the_log(read: str | None) -
     d.join_answered(generation=2, leader=ME, members=members)
     assert d.kinds() == ["ReadAssignment"]
     newest = assignment_of(1, OTHER, **{OTHER: (0,)})
-    newest = msgspec.structs.replace(newest, manual_override=manual_override("hold", 1.0))
-    d.feed(e.AssignmentFoundEvent, assignment=newest)
+    d.feed(e.AssignmentFoundEvent, assignment=newest, manual_override=manual_override("hold", 1.0))
     assignment = d.only(c.SendSyncCommand).answers[OTHER].assignment
     assert assignment is not None
     assert assignment.manual_override is not None

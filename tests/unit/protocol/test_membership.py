@@ -21,6 +21,7 @@ from loadtrim_agent.wire.ownership_records import (
     LeavingRecord,
     LeftRecord,
     LoadRecord,
+    ManualOverrideRecord,
     RejoinRecord,
 )
 from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
@@ -508,10 +509,17 @@ def test_what_the_log_told_of_delayed_copies_is_not_forgotten() -> None:
     assert d.counted() == ["stale_join"], "4 is not above 5, though above 3"
 
 
-def test_a_leader_alone_asks_nobody() -> None:
+def test_a_leader_alone_asks_as_well() -> None:
+    """It has no JoinGroup to doubt; but what the command line wants outlives a moment without any member."""
     d = Driver().joining()
     d.join_answered(leader=ME, members=(joined(ME),))
-    assert d.kinds() == ["SendSync"]
+    assert d.kinds() == ["ReadAssignment"]
+    order = ManualOverrideRecord(group=GROUP, member="cli", at=0.0, action="hold")
+    d.feed(e.AssignmentFoundEvent, assignment=None, manual_override=order)
+    assignment = d.only(c.SendSyncCommand).answers[ME].assignment
+    assert assignment is not None
+    assert assignment.manual_override == order
+    assert d.machine.snapshot().manual_override == order
 
 
 def test_the_log_does_not_answer_and_the_leader_goes_by_the_claims() -> None:
@@ -546,6 +554,7 @@ def test_a_delayed_copy_makes_the_leader_join_again() -> None:
 def test_the_leader_asks_for_topics_that_it_does_not_know() -> None:
     d = Driver().joining()
     d.join_answered(leader=ME, members=(joined(ME, topics=("orders", "refunds")),))
+    d.feed(e.AssignmentFoundEvent, assignment=None)
     assert d.only(c.FetchTopicsCommand).topics == ("refunds",)
     d.feed(e.TopicsEvent, partitions={"refunds": 1})
     assert d.only(c.SendSyncCommand).answers[ME].partitions == (P0, P1, P2, P3, Partition("refunds", 0))
@@ -565,6 +574,7 @@ def test_a_claim_beyond_what_the_leader_knows_makes_it_ask_again() -> None:
     d = Driver().joining()
     beyond = Partition("orders", 5)
     d.join_answered(leader=ME, members=(joined(ME, beyond),))
+    d.feed(e.AssignmentFoundEvent, assignment=None)
     assert d.only(c.FetchTopicsCommand).topics == ("orders",)
     d.feed(e.TopicsEvent, partitions={"orders": 6})
     assert beyond in d.only(c.SendSyncCommand).answers[ME].partitions
@@ -586,6 +596,7 @@ def leading_without_metadata() -> Driver:
     """This member leads and owns what there is, and metadata shows nothing of it any more."""
     d = Driver().joining()
     d.join_answered(leader=ME, members=(joined(ME, P0, P1, P2, P3),))
+    d.feed(e.AssignmentFoundEvent, assignment=None)
     d.sync_answered(assignment=d.only(c.SendSyncCommand).answers[ME].assignment)
     d.feed(e.TopicsEvent, partitions={"orders": 0})
     assert not d.all(c.SendJoinCommand)
@@ -665,6 +676,7 @@ def test_only_the_leader_starts_a_barrier_for_new_partitions() -> None:
 def test_partitions_that_appear_while_the_first_map_is_on_its_way() -> None:
     d = Driver().joining()
     d.join_answered(leader=ME, members=(joined(ME),))
+    d.feed(e.AssignmentFoundEvent, assignment=None)
     sync = d.only(c.SendSyncCommand)
     d.feed(e.TopicsEvent, partitions={"orders": 5})
     d.sync_answered(assignment=sync.answers[ME].assignment)

@@ -1,0 +1,104 @@
+"""The look back from the end of the control topic, for a leader that has not read what came before it (rule 8)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar
+
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.envelope import Envelope
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
+
+from .connections import UNREACHABLE
+from .partition_log import PartitionLog
+
+__all__ = ["Lookback"]
+
+Kind = TypeVar("Kind", bound=Envelope)
+
+CHUNK_RECORDS = 2_000
+DECISION_CHUNK_RECORDS = 500
+"""Chosen: each second has one decision, and at most as many reports as the pace of the group allows."""
+ANSWER_SECONDS = 1.0
+
+
+class Lookback:
+    """The look holds what it has found so far, so it may end at any time.
+
+    Cost: one read for each 2,000 records since the generation began, and one of the telemetry where those are more.
+
+    Args:
+        group: the group whose records count; a control topic may be shared.
+        coordination: the log.
+        telemetry: the partition of the decisions.
+        decode: makes records of messages; what cannot be read is left out.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        coordination: PartitionLog,
+        telemetry: PartitionLog,
+        decode: Callable[[Iterable[Any]], list[Record]],
+    ) -> None:
+        self._group = group
+        self._coordination = coordination
+        self._telemetry = telemetry
+        self._decode = decode
+        self.assignment: AssignmentRecord | None = None
+        """The newest one."""
+        self._ordered: ManualOverrideRecord | None = None
+        """The last order of the command line."""
+        self._decided: DecisionRecord | None = None
+        """The newest decision, where the log does not tell enough in its last records."""
+
+    @property
+    def manual_override(self) -> ManualOverrideRecord | None:
+        """Return what the command line wants: by its last order, else by the newest record that repeats it."""
+        repeated_in = self.assignment or self._decided
+        return self._ordered or (repeated_in.manual_override if repeated_in is not None else None)
+
+    async def run(self) -> None:
+        """Look until the newest assignment is found.
+
+        Raises:
+            KafkaError, OSError, TimeoutError: the log cannot be read now.
+        """
+        decisions_read = False
+        async for records in self._back(self._coordination, CHUNK_RECORDS):
+            self._ordered = self._ordered or _last(records, ManualOverrideRecord)
+            self.assignment = _last(records, AssignmentRecord)
+            if self.assignment is not None:
+                return
+            if not decisions_read:
+                decisions_read = True
+                await self._look_at_the_decisions()
+
+    async def _look_at_the_decisions(self) -> None:
+        """Find the last decision: the generation may have begun days ago, further back than can be read in time."""
+        try:
+            async for records in self._back(self._telemetry, DECISION_CHUNK_RECORDS):
+                self._decided = _last(records, DecisionRecord)
+                return
+        except UNREACHABLE:
+            return
+
+    async def _back(self, log: PartitionLog, chunk_records: int) -> AsyncIterator[list[Record]]:
+        """Yield the group's records, chunk by chunk from the end; those of a chunk in the order of the log."""
+        begin, end = await log.first(), await log.end()
+        while end > begin:
+            position = start = max(begin, end - chunk_records)
+            found: list[Record] = []
+            while position < end:
+                fetched = await log.read(position, wait_seconds=0.1, timeout=ANSWER_SECONDS)
+                position = fetched.following
+                records = self._decode(message for message in fetched.records if message.offset < end)
+                # A topic may be shared by groups: another one's records say nothing of this one's members.
+                found += (record for record in records if record.group == self._group)
+            yield found
+            end = start
+
+
+def _last(records: list[Record], kind: type[Kind]) -> Kind | None:
+    return next((record for record in reversed(records) if isinstance(record, kind)), None)
