@@ -9,7 +9,7 @@ import pytest
 
 from walks.layers import breaks_layers, is_handed_in
 from walks.page import GOLDEN, PAGE, written
-from walks.recorder import BACK, CALL, RESULT, THEN, Step, way_to
+from walks.recorder import BACK, CALL, RESULT, THEN, Frame, Recorder, Step, way_to
 from walks.scenes import WALKS
 from walks.transcript import files, parse, transcript
 
@@ -96,6 +96,28 @@ def test_layers_are_those_of_the_contracts(caller: str, called: str, breaks: boo
 )
 def test_what_is_called_back_is_known_by_its_protocol_or_was_handed_in(function: str, handed_in: bool) -> None:
     assert is_handed_in("loadtrim_agent/kafka/control_log.py", function) is handed_in
+
+
+def test_what_several_tasks_fetch_goes_the_same_way_whichever_task_is_first() -> None:
+    metering = [Frame("metering_task.py", "gather"), Frame("metering_task.py", "run_gathering")]
+    loads = [Frame("metering_task.py", "gather"), Frame("loads_task.py", "run")]
+    walks = []
+    for order in ((metering, loads), (loads, metering), (loads, loads, metering), (metering, loads, metering)):
+        recorder = Recorder(lambda _: None, "user code", anew=["records done"])
+        for stack in order:
+            recorder._called(iter(stack), "records done")
+            recorder._called(iter([Frame("meter.py", "done"), *stack]), "records done")
+        walks.append(sorted(recorder.steps))
+    assert walks == [
+        sorted(
+            [
+                Step("user code", "metering_task.py", "records done", THEN),
+                Step("user code", "loads_task.py", "records done", THEN),
+                Step("loads_task.py", "metering_task.py", "records done"),
+                Step("metering_task.py", "meter.py", "records done"),
+            ]
+        )
+    ] * len(walks)
 
 
 def test_the_way_to_a_step_leaves_out_what_led_elsewhere() -> None:

@@ -69,6 +69,8 @@ class Recorder:
         outside: file name -> participant, for files that are not of this project (user code, Kafka's client).
         uses: a function that reads one of these attributes uses the item.
         calls: qualified name of a function -> form; a call of it is a step of the item without being given it.
+        anew: forms that several tasks fetch from where the item begins. Which task is first is chance: so the arrow to
+            each begins there, and not where another task has left the form.
         onlookers: files that see the item and do nothing with it that the walk is about.
     """
 
@@ -80,6 +82,7 @@ class Recorder:
         *,
         uses: Iterable[str] = (),
         calls: dict[str, str] | None = None,
+        anew: Iterable[str] = (),
         onlookers: Iterable[str] = (),
     ) -> None:
         is_handed_in("", "")  # what it reads of the tree takes a while, for which the walk would stand still
@@ -87,6 +90,7 @@ class Recorder:
         self._outside = outside or {}
         self._uses = frozenset(uses)
         self._calls = calls or {}
+        self._anew = frozenset(anew)
         self._onlookers = tuple(onlookers)
         self._files: dict[CodeType, str] = {}
         self._lock = threading.Lock()
@@ -152,12 +156,14 @@ class Recorder:
 
     def _entered(self, here: Frame, caller: Frame | None, form: str) -> None:
         """The item is in a file: if that is no stop yet, a stop has called it, or it is there without a call."""
-        if here.file in self.stops:
+        anew = form in self._anew
+        if here.file in self.stops and not anew:
             return
         if caller is not None and caller.file in self.stops:
             self._call(caller, here, form)
         else:
-            self.step(self._last.get(form, self._here()), here.file, form, THEN)
+            come_from = self._begins if anew else self._last.get(form, self._here())
+            self.step(come_from, here.file, form, THEN)
 
     def _call(self, caller: Frame, here: Frame, form: str) -> None:
         back = breaks_layers(caller.file, here.file) and is_handed_in(caller.file, here.function)
