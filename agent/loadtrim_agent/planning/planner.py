@@ -9,7 +9,7 @@ shell asks the orchestrator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from msgspec import structs
@@ -33,6 +33,7 @@ from .rate_source import REPORTS, RateHistory, with_rates
 from .settling import Settling, answer_seconds
 from .sizing.policy import Future, Policy
 from .sliced_group import left_to_plan
+from .startups import Startups
 from .values import (
     Estimate,
     Forecast,
@@ -67,6 +68,24 @@ class _Measured:
     baseline: BaselineUse | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The leader sees these of the group itself, beside what the members tell."""
+
+    rates: RateHistory
+    startups: Startups = field(default_factory=Startups)
+    settling: Settling = field(default_factory=Settling)
+
+    def corrected(self, now: float, estimate: Estimate, group: GroupState, config: PlanConfig) -> Estimate:
+        """Return the estimate with what is known better here than by the members."""
+        startup = self.startups.seconds(estimate.startup_seconds, config)
+        estimate = replace(estimate, startup_seconds=startup)
+        if group.rates is not None:
+            estimate = with_rates(estimate, group.rates, self.rates)
+        settling = self.settling.seconds(now, group, estimate.restoring_seconds, config.sla_seconds)
+        return replace(estimate, settling_seconds=settling) if settling else estimate
+
+
 class Planner:
     """Deterministic state machine of one leader. Not thread-safe; needs no clock."""
 
@@ -84,9 +103,8 @@ class Planner:
         self._packer = packer
         self._counts = Sticky()
         self._history = History(config)
-        self._rates = RateHistory(config.monitor, config.decision_seconds)
+        self._seen = _Seen(RateHistory(config.monitor, config.decision_seconds))
         self._advice = Advice()
-        self._settling = Settling()
         self._sequence = 0
         self._state: PolicyState = policy.state()
         self._unreadable = False
@@ -127,7 +145,7 @@ class Planner:
             return
         self._sequence = decision.sequence
         self._victims = decision.victims
-        self._rates.remember(decision)
+        self._seen.rates.remember(decision)
         if decision.baseline is not None and decision.baseline.reason_code != Ignored.MISSING:
             self._compared = Comparison.of(decision.baseline, decision.at)
         if decision.policy == self._config.policy:
@@ -211,13 +229,11 @@ class Planner:
 
     def _look(self, now: float, group: GroupState) -> _Measured | NotReady:
         """Observe, estimate, forecast."""
+        self._seen.startups.look(now, group)
         estimate = estimate_of(self._history.observation(now, group), group, self._config)
         if isinstance(estimate, NotReady):
             return estimate
-        if group.rates is not None:
-            estimate = with_rates(estimate, group.rates, self._rates)
-        if settling := self._settling.seconds(now, group, estimate.restoring_seconds, self._config.sla_seconds):
-            estimate = replace(estimate, settling_seconds=settling)
+        estimate = self._seen.corrected(now, estimate, group, self._config)
         expectation = self._expectation(now, estimate, group)
         horizon = answer_seconds(estimate.startup_seconds, estimate.restoring_seconds, self._config)
         ahead = forecast(estimate.series, horizon, expectation, estimate.opening, self._config.sla_seconds)

@@ -70,6 +70,8 @@ class Options:
     machines: Machines = MACHINES_DEFAULT
     startup_seconds: float = 1.0
     """From the request for a replica until it is ready."""
+    startup_unseen_seconds: float = 0.0
+    """Of it, what passes before the process begins: a scaler's interval, a machine, an image. Members tell the rest."""
     replicas: int = 1
     """At the start, each with its even part of the partitions."""
     protocol: Protocol = PROTOCOLS["loadtrim"]
@@ -130,6 +132,11 @@ class Options:
             raise WrongLoadError(
                 f"The start-up time is {digits(self.startup_seconds)} s, so it is not known when replicas come; give a "
                 "finite number of 0 or more."
+            )
+        if not 0.0 <= self.startup_unseen_seconds <= self.startup_seconds:
+            raise WrongLoadError(
+                f"Of a start-up of {digits(self.startup_seconds)} s, {digits(self.startup_unseen_seconds)} s are to "
+                "pass before the process begins; give 0 to the whole of it."
             )
         if self.begins_at is None and self.baselines:
             raise WrongLoadError(
@@ -428,7 +435,7 @@ class Simulation:
 
     def _join(self, requested_at: float) -> Member:
         world = self.world
-        member = world.join(requested_at)
+        member = world.join(requested_at, self._options.startup_unseen_seconds)
         world.agenda.at(self._due(member), self._report, member)
         world.agenda.at(world.now + self._options.gather_seconds * world.random.random(), self._gather, member)
         return member

@@ -141,8 +141,8 @@ class World:
 
     # -- members
 
-    def join(self, requested_at: float) -> Member:
-        """A replica is there. It owns nothing yet."""
+    def join(self, requested_at: float, unseen_seconds: float = 0.0) -> Member:
+        """A replica is there. It owns nothing yet, and its process began so much later than it was asked for."""
         number = len(self.members)
         name = f"m{number + 1:03}"
         speed = self.machines.speed(number)
@@ -152,7 +152,7 @@ class World:
             instance=name,
             concurrency=float(self.machines.concurrency),
             speed=speed,
-            started_at=requested_at,
+            started_at=requested_at + unseen_seconds,
         )
         member = Member(
             name=name,
