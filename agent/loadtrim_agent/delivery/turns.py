@@ -72,15 +72,11 @@ class TurnOrder:
     # -- user's thread -------------------------------------------------------------------------------------------
 
     def order(self) -> deque[Stream]:
-        """Return the order; new acquisitions first, the newest of them before the others."""
+        """Return the order, with what was fed meanwhile at its end; what leads is put first by those that ask."""
         fed = [self._fed.popleft() for _ in range(len(self._fed))]
         streams = self.present  # after that: a stream that was fed was put before
         if streams is not self.ordered:
-            turn = [s for s in self._turn if streams.get(s.partition) is s]
-            fresh = [s for p, s in streams.items() if self.ordered.get(p) is not s]
-            for stream in fresh:
-                stream.queued = True
-            self._turn = deque([*sorted(fresh, key=lambda s: -s.acquisition_id), *turn])
+            self._turn = deque(s for s in self._turn if streams.get(s.partition) is s)
             self.ordered = streams
             self.left_in_slice = SLICE_RECORDS
         for stream in fed:

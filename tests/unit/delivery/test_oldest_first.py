@@ -27,8 +27,8 @@ def aged(partition: Partition, *ages: float, first: int = 0) -> Chunk:
 
 
 def buffer_of(ages: dict[Partition, tuple[float, ...]], records: int = 1, **fields: float) -> RecordBuffer:
-    """A buffer with records of these ages, in the order of the partitions, that delivers the oldest first."""
-    buffer = handout_of(*ages)
+    """A buffer with records of these ages that delivers the oldest first; round by round the last one is first."""
+    buffer = handout_of(*reversed(ages))
     for partition, theirs in ages.items():
         buffer.streams[partition].chunks.clear()
         buffer.feed(buffer.streams[partition], aged(partition, *theirs))

@@ -897,3 +897,6 @@ def test_no_release_below_what_is_done() -> None:
     d.drained(P0, 9)
     d.commit_answered()
     assert not d.all(c.AppendCommand)
+    assert d.only(c.SendCommitCommand).offsets == {P0: (9, "")}
+    d.commit_answered()
+    assert d.only(c.AppendCommand).record.offset == 9
