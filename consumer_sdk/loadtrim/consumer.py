@@ -332,8 +332,9 @@ class Consumer:
 def _warn_if_unclosed(client: Implementation) -> None:
     """Warn of a consumer that is gone, though nobody has stopped it."""
     if client.unclosed:
+        # In aiokafka's words, so that filters of warnings that a program has for it go on to work.
         warnings.warn(
-            f"Unclosed Consumer of {client!r}: call stop(), or use `async with`",
+            f"Unclosed AIOKafkaConsumer, which is a loadtrim.Consumer of {client!r}: call stop(), or use `async with`",
             ResourceWarning,
             source=client,
             stacklevel=2,

@@ -69,7 +69,6 @@ DIFFERENCES: dict[str, Difference] = {
     "test_rebalance_listener_with_coroutines": _CHANGES_ONLY,
     "test_offset_behavior__resuming_behavior": _different("the record in hand at stop() is not done: handed out again"),
     "test_large_messages_getmany": _ALL_THAT_CAME,
-    "test_consumer_warn_unclosed": _different("the ResourceWarning names Consumer, not AIOKafkaConsumer"),
     "test_consumer_context_manager": _private("_fetcher"),
     "test_consumer_cleanup_unassigned_data_getone": _private("_fetcher._records"),
     "test_consumer_cleanup_unassigned_data_getmany": _private("_fetcher._records"),

@@ -245,7 +245,7 @@ async def test_a_consumer_that_was_forgotten_says_so(quick_kafka: Cluster) -> No
         warnings.simplefilter("always")
         del consumer
         gc.collect()
-    assert any(issubclass(w.category, ResourceWarning) and "Unclosed Consumer" in str(w.message) for w in seen)
+    assert any(issubclass(w.category, ResourceWarning) and "Unclosed AIOKafkaConsumer" in str(w.message) for w in seen)
     signals.remove()
     await thread.run(agent.stop(1.0))
     await thread.stop()
