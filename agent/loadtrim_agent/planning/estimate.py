@@ -44,7 +44,7 @@ from .values import (
     Reason,
 )
 
-__all__ = ["STARTUP_SAMPLES", "estimate_of", "late_records", "quantile", "unit_curve"]
+__all__ = ["estimate_of", "late_records", "quantile", "unit_curve"]
 
 SECONDS_MIN = 3
 """Whole seconds of the group's arrivals that must have been measured."""

@@ -146,6 +146,7 @@ class Planner:
         self._sequence = decision.sequence
         self._victims = decision.victims
         self._seen.rates.remember(decision)
+        self._seen.startups.remember(decision.startup_seconds)
         if decision.baseline is not None and decision.baseline.reason_code != Ignored.MISSING:
             self._compared = Comparison.of(decision.baseline, decision.at)
         if decision.policy == self._config.policy:
@@ -519,7 +520,7 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
 
 
 def _wanted_of(decision: DecisionRecord) -> int | None:
-    """How many replicas its policy wanted; None: it had not decided yet, or that cannot be read."""
+    """Return how many replicas its policy wanted; None: it had not decided yet, or that cannot be read."""
     state = read_state(PolicyState, decision.state)
     return None if state is None else state.wanted
 

@@ -35,10 +35,11 @@ def test_what_is_only_as_much_longer_as_the_leader_sees_it_later_counts_for_noth
     assert seen == TOLD_SECONDS
 
 
-def test_the_one_asked_for_first_comes_first() -> None:
+def test_each_replica_is_waited_for_from_its_own_request() -> None:
+    """The lower of two counts."""
     looks = (0.0, group("a", asked=2)), (30.0, group("a", asked=3)), (40.0, group("a", "b", asked=3))
     assert after(*looks) == 40.0
-    assert after(*looks, (50.0, group("a", "b", "c", asked=3))) == 40.0, "the second took 20 s"
+    assert after(*looks, (50.0, group("a", "b", "c", asked=3))) == 20.0
 
 
 def test_what_is_not_asked_for_any_more_is_not_waited_for() -> None:
@@ -51,9 +52,33 @@ def test_those_there_at_the_first_look_were_not_waited_for() -> None:
     assert seen == TOLD_SECONDS
 
 
-def test_a_replica_that_is_lost_is_waited_for_until_another_is_there() -> None:
-    seen = after((0.0, group("a", "b", asked=2)), (5.0, group("a", asked=2)), (50.0, group("a", "c", asked=2)))
-    assert seen == 45.0
+def test_one_that_is_lost_was_not_asked_for() -> None:
+    """A machine that is gone is given up after minutes, and a crash loop backs off: neither is a start."""
+    six = group(*"abcdef", asked=6)
+    assert after((0.0, six), (45.0, group(*"abc", asked=6)), (120.0, group(*"abcxyz", asked=6))) == TOLD_SECONDS
+    assert after((0.0, six), (45.0, group(*"abcde", asked=6)), (120.0, six)) == TOLD_SECONDS
+
+
+def test_what_replaces_a_lost_one_is_not_the_one_that_never_came() -> None:
+    """Without room for the fifth, each pod that was deployed anew was taken for it."""
+    waiting = (0.0, group(*"abcd", asked=4)), (1.0, group(*"abcd", asked=5))
+    assert after(*waiting, (100.0, group(*"abc", asked=5)), (105.0, group(*"abce", asked=5))) == TOLD_SECONDS
+
+
+def test_one_sample_that_was_long_is_outvoted() -> None:
+    looks = [(0.0, group("a", asked=1)), (1.0, group("a", asked=2)), (101.0, group("a", "b", asked=2))]
+    assert after(*looks) == 100.0
+    assert after(*looks, (200.0, group("a", "b", asked=3)), (210.0, group("a", "b", "c", asked=3))) == 10.0
+
+
+def test_the_next_leader_goes_on_from_what_was_seen() -> None:
+    startups = Startups()
+    for seconds in (3.0, 60.0, None, 2.0 * NO_ROOM_SECONDS):
+        startups.remember(seconds)
+    assert startups.seconds(TOLD_SECONDS, CONFIG) == 60.0
+    startups.look(0.0, group("a", asked=2))
+    startups.look(20.0, group("a", "b", asked=2))
+    assert startups.seconds(TOLD_SECONDS, CONFIG) == 20.0
 
 
 def test_one_that_comes_unasked_says_nothing() -> None:
@@ -65,6 +90,8 @@ def test_what_took_too_long_was_no_start() -> None:
     """A cluster without room, or a request that a person answers in the morning, says nothing of the next start."""
     late = NO_ROOM_SECONDS + 1.0
     assert after((0.0, group("a", asked=2)), (late, group("a", "b", asked=2))) == TOLD_SECONDS
+    waited = (0.0, group("a", asked=2)), (late, group("a", asked=2)), (late + 1.0, group("a", asked=3))
+    assert after(*waited, (late + 61.0, group("a", "b", "c", asked=3))) == 60.0, "the request before it is forgotten"
 
 
 def test_a_clock_that_is_set_back_makes_no_start_of_less_than_nothing() -> None:
