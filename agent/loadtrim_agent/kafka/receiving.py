@@ -180,7 +180,7 @@ def read_answer(version: int, frame: memoryview, at: int) -> Any:
             partitions, at = _partitions(version, frame, at + length)
             assert topics is not None
             topics.append((topic, partitions))
-    except struct.error as error:
+    except (struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"a fetch's answer of {len(frame)} bytes ends too early: {error}") from error
     return _KINDS[version](*fields, topics)
 

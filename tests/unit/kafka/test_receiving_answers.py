@@ -51,3 +51,9 @@ def test_an_answer_that_ends_too_early_is_none(data: st.DataObject, version: int
     cut = data.draw(st.integers(0, len(encoded) - 1))
     with pytest.raises(ValueError, match="answer of"):
         read_answer(version, memoryview(encoded[:cut]), 0)
+
+
+def test_an_answer_that_ends_within_a_letter_of_a_name_is_none() -> None:
+    encoded = fetch.FetchResponse_v4(0, [("é", [])]).encode()
+    with pytest.raises(ValueError, match="answer of"):
+        read_answer(4, memoryview(encoded[: encoded.index(b"\xc3") + 1]), 0)
