@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from .child import Child
-from .drain import CONSUME_RECORDS, SLICING, WAYS
+from .drain import CONSUME_RECORDS, WAYS
 from .results import Figure
 from .suite import CONSUMER, Benchmark, BenchmarkContext, Finding
 
-__all__ = ["BENCHMARK", "Told", "faster", "figures_of", "ratio"]
+__all__ = ["BENCHMARK", "CASES", "Told", "drain", "faster", "figures_of", "preload", "ratio", "spawn"]
 
 PARTITIONS = 4
 CLIENTS = tuple(WAYS)
 VALUES = 1_000
 """Different values that are sent again and again."""
 DRAIN_SECONDS_MAX = 120.0
-SLICING_AT_LEAST = 0.98
-"""Target of a consumer that slices, relative to one that does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +162,12 @@ async def _batches(
     """
     chosen = {}
     async with contextlib.AsyncExitStack() as stack:
-        child = await _spawn(context, "confluent-kafka", stack)
+        child = await spawn(context, "confluent-kafka", stack)
         for case, records in cases.items():
             topic = topics[case]
-            await _drain(child, topic, "poll", records, 0)
+            await drain(child, topic, "poll", records, 0)
             chosen[case] = faster(
-                {size: await _drain(child, topic, "consume", records, size) for size in CONSUME_RECORDS}
+                {size: await drain(child, topic, "consume", records, size) for size in CONSUME_RECORDS}
             )
     return chosen
 
@@ -183,10 +181,14 @@ def _chosen(batches: dict[ThroughputCase, int]) -> str:
     return ", ".join(f"{size:,} records for {case.name}" for case, size in batches.items())
 
 
-async def _spawn(context: BenchmarkContext, client: str, stack: contextlib.AsyncExitStack) -> Child:
+async def spawn(
+    context: BenchmarkContext, client: str, stack: contextlib.AsyncExitStack, slicing: str = "off"
+) -> Child:
+    """Start a client, which ends with the stack; ``slicing``: ``LOADTRIM_SLICING``."""
     options = {"client": client, "bootstrap": context.cluster().bootstrap}
-    settings = {"LOADTRIM_HTTP": "127.0.0.1:0", "LOADTRIM_SLICING": "auto" if client == SLICING else "off"}
-    child = await Child.spawn("benchmarks.suite.drain", client, options, context.scratch, settings)
+    settings = {"LOADTRIM_HTTP": "127.0.0.1:0", "LOADTRIM_SLICING": slicing}
+    name = f"{client}-{slicing}"
+    child = await Child.spawn("benchmarks.suite.drain", name, options, context.scratch, settings)
     stack.push_async_callback(child.close)
     return child
 
@@ -195,18 +197,19 @@ async def _round(context: BenchmarkContext, plan: RoundPlan) -> dict[ThroughputC
     """Every client with every case, in a process of its own for each client and a group of its own for each way."""
     told: dict[ThroughputCase, dict[tuple[str, str], Told]] = {case: {} for case in plan.cases}
     async with contextlib.AsyncExitStack() as stack:
-        children = {client: await _spawn(context, client, stack) for client in CLIENTS}
+        children = {client: await spawn(context, client, stack) for client in CLIENTS}
         for number, (case, records) in enumerate(plan.cases.items()):
             for place in range(len(CLIENTS)):
                 client = CLIENTS[(plan.turn + number + place) % len(CLIENTS)]
                 for way in WAYS[client]:
-                    told[case][client, way] = await _drain(
+                    told[case][client, way] = await drain(
                         children[client], plan.topics[case], way, records, plan.batches[case]
                     )
     return told
 
 
-async def _drain(child: Child, topic: str, way: str, records: int, batch: int) -> Told:
+async def drain(child: Child, topic: str, way: str, records: int, batch: int) -> Told:
+    """Have a client read so many records, in a group of its own."""
     group = f"bench-{uuid.uuid4().hex[:8]}"
     answer = await child.ask(
         "drain", timeout_seconds=DRAIN_SECONDS_MAX, topic=topic, group=group, way=way, records=records, batch=batch
@@ -232,13 +235,6 @@ def figures_of(case: ThroughputCase, rounds: Rounds) -> list[Figure]:
                 value=ratio(rounds, ours, rdkafka),
                 unit="x",
                 peer=f"confluent-kafka {_told(rounds, rdkafka)}",
-            ),
-            Figure(
-                name=f"{case.name}: `{way}` with slices, relative to without",
-                value=ratio(rounds, (SLICING, way), ours),
-                unit="x",
-                at_least=SLICING_AT_LEAST,
-                peer=f"with slices {_told(rounds, (SLICING, way))}",
             ),
         ]
     return figures

@@ -19,14 +19,11 @@ from typing import Any
 
 from .child import serve
 
-__all__ = ["CONSUME_RECORDS", "SLICING", "WAYS", "Stretch", "consume"]
+__all__ = ["CONSUME_RECORDS", "WAYS", "Stretch", "consume"]
 
-SLICING = "loadtrim with slices"
-"""With ``LOADTRIM_SLICING=auto``: it looks at its queues, and hands out the partition with the oldest head."""
 WAYS = {
     "aiokafka": ("async for", "getmany"),
     "loadtrim": ("async for", "getmany"),
-    SLICING: ("async for", "getmany"),
     "confluent-kafka": ("poll", "consume"),
 }
 """How each client hands records out: one by one, and many at once."""
@@ -58,7 +55,7 @@ class Stretch:
 
 
 def _class_of(client: str) -> Any:
-    if client in ("loadtrim", SLICING):
+    if client == "loadtrim":
         from loadtrim import Consumer
 
         return Consumer

@@ -8,8 +8,6 @@ from benchmarks.suite.bench_throughput import CASES, Told, faster, figures_of, r
 ROUND = {
     ("loadtrim", "async for"): Told(200.0, 1.0),
     ("loadtrim", "getmany"): Told(300.0, 1.0),
-    ("loadtrim with slices", "async for"): Told(190.0, 1.0),
-    ("loadtrim with slices", "getmany"): Told(300.0, 1.0),
     ("aiokafka", "async for"): Told(100.0, 1.0),
     ("aiokafka", "getmany"): Told(300.0, 1.0),
     ("confluent-kafka", "poll"): Told(400.0, 1.0),
@@ -27,10 +25,8 @@ def test_the_page_says_where_confluent_kafka_is_faster_than_we_are() -> None:
     assert {name.partition(": ")[2]: (figure.value, figure.met) for name, figure in told.items()} == {
         "`async for`, relative to aiokafka's": (2.0, False),
         "`async for`, relative to confluent-kafka's `poll` (below 1: it is faster)": (0.5, None),
-        "`async for` with slices, relative to without": (0.95, False),
         "`getmany`, relative to aiokafka's": (1.0, True),
         "`getmany`, relative to confluent-kafka's `consume` (below 1: it is faster)": (pytest.approx(1 / 3), None),
-        "`getmany` with slices, relative to without": (1.0, True),
     }
 
 
