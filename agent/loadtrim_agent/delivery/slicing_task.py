@@ -57,6 +57,8 @@ log = logging.getLogger("loadtrim")
 LOOK_SHARE = 0.03
 """Of the time that looks take at most: the more members there are, the longer a look takes. Wanted: 3 % of a
 core while a member slices."""
+ALONE_LOOK_SHARE = 0.2
+"""Of the objective, between two looks of a member that is alone. Chosen."""
 OBJECTIVE_SECONDS_MIN = 0.2
 """Measured (decision on slicing): below it members of a full group pass everything to and fro."""
 SILENT_LOADS = 1.25
@@ -70,9 +72,15 @@ REST_HANDOFFS = 4.0
 """A partition that came less than so many handoffs ago is not given on: two would be lost to nobody's hands. Chosen."""
 
 
-def pause_seconds(look_seconds: float) -> float:
-    """Return the time to the next look, after one that took so much of the agent's time."""
-    return max(LOOK_SECONDS, look_seconds / LOOK_SHARE)
+def pause_seconds(look_seconds: float, alone_objective_seconds: float | None = None) -> float:
+    """Return the time to the next look.
+
+    Args:
+        look_seconds: of the agent's time that the last one took.
+        alone_objective_seconds: W of a member that is alone, which looks only for what to deliver first.
+    """
+    least = LOOK_SECONDS if alone_objective_seconds is None else ALONE_LOOK_SHARE * alone_objective_seconds
+    return max(LOOK_SECONDS, least, look_seconds / LOOK_SHARE)
 
 
 def turn_of(snapshot: MeterSnapshot, objective_seconds: float) -> OldestFirst | None:
@@ -238,7 +246,7 @@ class SlicingTask:
         took = 0.0
         while True:
             await self._fetched.wait()
-            await asyncio.sleep(pause_seconds(took))
+            await asyncio.sleep(pause_seconds(took, self._objective if self._is_alone() else None))
             began = boot_time()
             much = self.look()
             if self._buffer.turns.go_by_heads(turn_of(self._snapshot(), self._objective) if much else None):

@@ -642,4 +642,6 @@ async def test_a_member_that_does_not_slice_has_no_task() -> None:
 def test_looks_that_take_long_are_taken_less_often() -> None:
     """2.3 ms in a group of a hundred: each 20 ms they would take a ninth of a core."""
     assert pause_seconds(0.000_3) == LOOK_SECONDS
+    assert pause_seconds(0.000_3, 0.5) == 0.1, "nobody is there to pass anything on to"
+    assert pause_seconds(0.000_3, 0.05) == LOOK_SECONDS
     assert pause_seconds(0.002_3) == pytest.approx(0.002_3 / 0.03)
