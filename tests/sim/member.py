@@ -282,8 +282,7 @@ class SimMember:
         def found() -> None:
             blocked = self._scheduler.now < self.reader.blocked_until
             assignment = None if blocked else self.world.log.newest_assignment()
-            override = assignment.manual_override if assignment is not None else None
-            self.feed(lambda now: e.AssignmentFoundEvent(now=now, assignment=assignment, manual_override=override))
+            self.feed(lambda now: e.AssignmentFoundEvent(now=now, assignment=assignment, complete=not blocked))
 
         blocked = self._scheduler.now < self.reader.blocked_until
         self._scheduler.after(command.timeout if blocked else 0.01, found)

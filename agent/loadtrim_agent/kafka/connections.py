@@ -129,7 +129,7 @@ class Channel(enum.Enum):
 
 
 BACKGROUND = (Channel.METADATA, Channel.TELEMETRY, Channel.REPORT, Channel.LOOK)
-"""No caller notices when these wait."""
+"""No record is later where these wait."""
 BACKGROUND_WAIT_SECONDS = 0.05
 """For so long a request of the background waits for a connection that is in use. Chosen: some times what a commit takes
 (7 ms), so that it seldom is what another connection is made for."""

@@ -354,19 +354,24 @@ class ControlLog:
 
     def read_assignment(self, command: ReadAssignmentCommand) -> None:
         """Look for the newest map in the log."""
-        self._tasks.spawn(self._read_assignment(command.group, command.timeout), "read-base")
+        self._tasks.spawn(self._read_assignment(command), "read-base")
 
-    async def _read_assignment(self, group: str, timeout: float) -> None:
+    async def _read_assignment(self, command: ReadAssignmentCommand) -> None:
         # On a channel of its own: what is asked on the tail's waits for its long poll.
         coordination, telemetry = (self._partition(p, Channel.LOOK, Channel.LOOK) for p in (COORDINATION, TELEMETRY))
-        found = Lookback(group, coordination, telemetry, self._decoded)
+        found = Lookback(command.group, coordination, telemetry, self._decoded)
         try:
-            async with asyncio.timeout(timeout):
-                await found.run()
+            async with asyncio.timeout(command.timeout):
+                await found.run(override_only=command.override_only)
         except UNREACHABLE as error:
             log.info("No earlier map was found in %s (%r): going by the claims.", self.topic, error)
         self._reader.feed(
-            AssignmentFoundEvent(now=boot_time(), assignment=found.assignment, manual_override=found.manual_override)
+            AssignmentFoundEvent(
+                now=boot_time(),
+                assignment=found.assignment,
+                manual_override=found.manual_override,
+                complete=found.complete,
+            )
         )
 
     def _decoded(self, messages: Iterable[Any]) -> list[Record]:

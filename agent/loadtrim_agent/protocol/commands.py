@@ -139,10 +139,14 @@ class AppendCommand(Command, frozen=True, kw_only=True):
 
 
 class ReadAssignmentCommand(Command, frozen=True, kw_only=True):
-    """Find the group's newest ``base`` in the log within ``timeout`` seconds; answer with AssignmentFoundEvent."""
+    """Find the group's newest ``base`` in the log within ``timeout`` seconds; answer with AssignmentFoundEvent.
+
+    ``override_only``: what the command line wanted last is enough.
+    """
 
     group: str
     timeout: float
+    override_only: bool = False
 
 
 class OpenCommand(Command, frozen=True, kw_only=True):

@@ -309,10 +309,12 @@ class AssignmentFoundEvent(Event, frozen=True, kw_only=True):
     """The newest ``base`` of the log, or None where there is none or it took too long.
 
     ``manual_override``: what the command line wanted last, by its own record or by one that repeats it.
+    ``complete``: it was looked for to the end, so None says that nothing was.
     """
 
     assignment: AssignmentRecord | None
     manual_override: ManualOverrideRecord | None = None
+    complete: bool = True
 
 
 class LeaveWantedEvent(Event, frozen=True, kw_only=True):

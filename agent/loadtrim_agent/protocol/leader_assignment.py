@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -24,6 +25,14 @@ ASSIGNMENT_READ_SECONDS = 0.5
 """Chosen: some fifty reads of the log; a leader that waits for longer holds the whole group up (rule 8)."""
 
 
+class _Look(enum.Enum):
+    """How far the look at the log is, in a rebalance."""
+
+    NOT_BEGUN = enum.auto()
+    UNDER_WAY = enum.auto()
+    OVER = enum.auto()
+
+
 class LeaderAssignment:
     """The assignment of one generation at a time, for the member that leads it. Changed by the membership only.
 
@@ -39,9 +48,9 @@ class LeaderAssignment:
         self._join_sequence = join_sequence
         self._joined = JoinAnsweredEvent(now=0.0, sent_at=0.0, attempt=0, code=0)
         """The answer that made this member the leader: everybody's JoinGroup."""
-        self._newest_asked = False
-        self.newest_known = False
-        """The JoinGroups of the generation before are known, or will not be waited for any more."""
+        self._look = _Look.NOT_BEGUN
+        self._newest_known = False
+        """The JoinGroups of the generation before are known."""
         self._topics_asked: tuple[str, ...] | None = None
         self._topics_answered = False
         self._assigned_for: dict[str, int] = {}
@@ -60,12 +69,12 @@ class LeaderAssignment:
         self._joined = joined
         stale = self._join_sequence.is_stale(joined.members)
         # Without the assignment of the generation before, others may have been answered JoinGroups that are not known.
-        self.newest_known = self._join_sequence.covers(joined.generation)
+        self._newest_known = self._join_sequence.covers(joined.generation)
         self._join_sequence.answered(joined.generation, joined.members)
         return stale
 
     def begin(self) -> None:
-        self._newest_asked = self._topics_answered = False
+        self._look, self._topics_answered = _Look.NOT_BEGUN, False
         self._topics_asked = None
         self._append = self._pending = None
 
@@ -103,7 +112,8 @@ class LeaderAssignment:
             at=self._hooks.wall(now),
             generation=joined.generation,
             members=made.entries,
-            manual_override=self._hooks.manual_override,
+            manual_override=self._hooks.override.latest,
+            override_known=self._hooks.override.known,
         )
         fits = len(encode(assignment)) * len(joined.members) <= config.inline_limit_bytes
         if fits and not self._never_inline:
@@ -126,16 +136,21 @@ class LeaderAssignment:
         """Waiting takes too long: return the answers without a place in the log, or wait for the newest no more."""
         if self._append is not None:
             return self.appended(self._append, None)
-        self.newest_known = True
+        self._look = _Look.OVER
         return None
 
+    @property
+    def looking(self) -> bool:
+        """The log is being read for what this leader does not know."""
+        return self._look is _Look.UNDER_WAY
+
     def found(self, event: AssignmentFoundEvent) -> bool:
-        """Take in what the log had. True: by it one of the JoinGroups is a delayed copy (rule 8)."""
-        self.newest_known = True
-        newest = event.assignment
-        if self._hooks.manual_override is None:
-            # A newcomer has read no such record of the log itself, and every later one learns it from this assignment.
-            self._hooks.manual_override = event.manual_override
+        """Take in what the log had, also too late. True: by it one of the JoinGroups is a delayed copy (rule 8)."""
+        was_looking, self._look = self.looking, _Look.OVER
+        # A newcomer has read no such record of the log itself, and every later one learns it from this assignment.
+        if event.complete or event.manual_override is not None:
+            self._hooks.override.repeated(event.manual_override)
+        newest = event.assignment if was_looking else None
         if newest is None or newest.generation >= self._joined.generation:
             return False
         attempts = {m: e.attempt for m, e in newest.members.items()}
@@ -174,13 +189,18 @@ class LeaderAssignment:
         self._assigned_for = {}
 
     def _lacks_newest(self, config: GroupConfig) -> bool:
-        # Rule 8: a leader without the newest assignment asks the log for it, once.
-        # One that is alone has no JoinGroup to doubt, and yet the log alone knows what the command line wanted.
-        if self.newest_known or self._joined.protocol != LOADTRIM or not config.log_usable:
+        # Rule 8: a leader without the newest assignment, or without the last order, asks the log for it, once.
+        joined = self._joined
+        known = self._newest_known and self._hooks.override.known
+        if known or self._look is _Look.OVER or joined.protocol != LOADTRIM or not config.log_usable:
             return False
-        if not self._newest_asked:
-            self._newest_asked = True
-            self._emit(ReadAssignmentCommand(group=config.group, timeout=ASSIGNMENT_READ_SECONDS))
+        if self._look is _Look.NOT_BEGUN:
+            self._look = _Look.UNDER_WAY
+            # One that is alone has no JoinGroup to doubt, but only the log knows what the command line wanted.
+            alone = all(member.member == joined.member for member in joined.members)
+            only = self._newest_known or alone
+            command = ReadAssignmentCommand(group=config.group, timeout=ASSIGNMENT_READ_SECONDS, override_only=only)
+            self._emit(command)
         return True
 
     def _lacks_topics(self, counts: Mapping[str, int], *, late: bool) -> bool:

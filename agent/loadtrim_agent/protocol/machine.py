@@ -63,6 +63,7 @@ from .events import (
 )
 from .future_records import FutureRecords
 from .group_config import COORDINATOR_MOVED, Code, GroupConfig
+from .known_override import KnownOverride
 from .latest_plan import LatestPlan
 from .lease import Lease
 from .leave import Leave
@@ -112,7 +113,7 @@ class Machine:
         self._broken = False
         """The machine contradicted itself once: nothing is given away any more."""
         self.plan = LatestPlan()
-        self.manual_override: ManualOverrideRecord | None = None
+        self.override = KnownOverride()
         self.leave = Leave(self)
         self.slices = Slices(self)
         self._mixed = MixedGroup(config, self.partitions, self.emit)
@@ -197,7 +198,7 @@ class Machine:
         machine.partitions.continue_from(self.partitions)
         machine._appends = self._appends
         machine._log_failed = self._log_failed
-        machine.manual_override = self.manual_override
+        machine.override = self.override
         return machine
 
     def use_log(self, usable: bool) -> None:
@@ -240,7 +241,7 @@ class Machine:
             owners=ownership.owners() if ownership is not None else None,
             assigned=views(self.partitions.assigned),
             plan=self.plan.record,
-            manual_override=self.manual_override,
+            manual_override=self.override.latest,
             leaving=self.leaving_members(),
             slices=self.slices.view(),
         )
@@ -322,9 +323,8 @@ class Machine:
 
     def enter_assignment(self, now: float, assignment: AssignmentRecord, *, in_log: bool) -> None:
         membership = self.membership
-        if self.manual_override is None:
-            # Who tails the log knows the latest brake; a newcomer has the one that every map repeats.
-            self.manual_override = assignment.manual_override
+        if assignment.override_known:
+            self.override.repeated(assignment.manual_override)
         self.peers.enter(now, assignment.members)
         owners = assignment.owners()
         mine = [partition for partition, owner in owners.items() if owner == membership.member]
@@ -456,7 +456,7 @@ class Machine:
             case LeavingRecord():
                 self.peers.announce_leaving(record.member)
             case ManualOverrideRecord():
-                self.manual_override = record  # the latest in the log wins, whatever clock wrote it
+                self.override.read(record)
             case _:
                 pass
 
@@ -520,6 +520,7 @@ class Machine:
 
     def _on_log_gap(self, event: LogGapEvent) -> None:
         self.slices.gap()
+        self.override.gap()
         self.emit(CountCommand(what=ProtocolCount.LOG_GAP))
         self._future.clear()
         self.membership.rejoin(event.now)

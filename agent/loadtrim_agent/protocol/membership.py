@@ -162,9 +162,10 @@ class Membership(MembershipState):
 
     def assignment_found(self, event: AssignmentFoundEvent) -> None:
         """The look at the log is over."""
-        if self.phase is not Phase.ASSIGNING or self._effects.leader_assignment.newest_known:
-            return
-        self._follow(event.now, self._answers.assignment_found(event) or self._effects.assign(event.now))
+        looking = self.phase is Phase.ASSIGNING and self._effects.leader_assignment.looking
+        stale = self._answers.assignment_found(event)
+        if looking:
+            self._follow(event.now, stale or self._effects.assign(event.now))
 
     def assignment_appended(self, now: float, append: int, offset: int | None) -> None:
         """An append to the log was answered; the leader's assignment may be the one."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord, ManualOverrideRecord, RejoinRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord, RejoinRecord
 
 from .events import GroupAnswer
+from .known_override import KnownOverride
 
 __all__ = ["MembershipHooks"]
 
@@ -15,8 +16,8 @@ __all__ = ["MembershipHooks"]
 class MembershipHooks(Protocol):
     """Implemented by :class:`~.machine.Machine`."""
 
-    manual_override: ManualOverrideRecord | None
-    """The operator's latest; every assignment repeats it."""
+    override: KnownOverride
+    """The last order of the command line; every assignment repeats it."""
 
     def ready_to_join(self, now: float) -> bool:
         """True when a JoinGroup may be sent; begins whatever must come first (rule 5, mixed groups)."""

@@ -153,6 +153,6 @@ class ControlAccess:
     def read_assignment(self, command: c.ReadAssignmentCommand) -> None:
         """Look for the newest assignment in the log."""
         if self.log is None:
-            self._member.feed(e.AssignmentFoundEvent(now=boot_time(), assignment=None))
+            self._member.feed(e.AssignmentFoundEvent(now=boot_time(), assignment=None, complete=False))
         else:
             self.log.read_assignment(command)

@@ -93,6 +93,8 @@ class AssignmentRecord(Envelope, frozen=True, kw_only=True, tag="base"):
     generation: Generation
     members: dict[str, MemberEntry]
     manual_override: ManualOverrideRecord | None = msgspec.field(name="brake", default=None)
+    override_known: bool = msgspec.field(name="brake_known", default=True)
+    """False: its leader could not read the log, so that ``brake`` may be missing."""
 
     def owners(self) -> dict[Partition, str]:
         """Partition -> member that owns it at version 0. A partition that is not a key belongs to nobody."""

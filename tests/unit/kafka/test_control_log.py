@@ -312,6 +312,11 @@ async def test_records_that_are_missing_are_told_before_those_behind_them() -> N
     ], "one gap, and then the position behind all that was read"
 
 
+class UnreadableLog(SharedLog):
+    async def end(self) -> int:
+        raise LeaderNotAvailableError
+
+
 async def test_a_look_back_tells_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the order of the command line beside the assignment; and where it cannot read, that there is nothing."""
     order = ManualOverrideRecord(group="ours", member="cli", at=0.0, action="hold")
@@ -320,15 +325,15 @@ async def test_a_look_back_tells_what_it_found(monkeypatch: pytest.MonkeyPatch) 
     partitions: Any = {0: SharedLog(newest, order), 1: SharedLog()}
     monkeypatch.setattr(log, "_partition", lambda partition, *_, **__: partitions[partition])
     monkeypatch.setattr(log, "_reader", SimpleNamespace(feed=told.append))
-    await log._read_assignment("ours", 1.0)
-    partitions[0] = SharedLogThatRefuses()
-    await log._read_assignment("ours", 1.0)
+    await log._read_assignment(c.ReadAssignmentCommand(group="ours", timeout=1.0))
+    partitions[0] = UnreadableLog()
+    await log._read_assignment(c.ReadAssignmentCommand(group="ours", timeout=1.0))
     await log.close()
     first, second = told
     assert isinstance(first, e.AssignmentFoundEvent)
     assert (first.assignment, first.manual_override) == (newest, order)
     assert isinstance(second, e.AssignmentFoundEvent)
-    assert (second.assignment, second.manual_override) == (None, None)
+    assert (second.assignment, second.manual_override, second.complete) == (None, None, False)
 
 
 class ProvedLog(SharedLog):

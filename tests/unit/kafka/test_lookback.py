@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from loadtrim_agent.kafka.lookback import Lookback
@@ -16,9 +17,17 @@ from partition_logs import SharedLog
 LOAD = LoadRecord(group="ours", member="m", at=0.0, generation=4)
 
 
-def assignment(generation: int, override: ManualOverrideRecord | None = None, group: str = "ours") -> AssignmentRecord:
+def assignment(
+    generation: int, override: ManualOverrideRecord | None = None, group: str = "ours", *, known: bool = True
+) -> AssignmentRecord:
     return AssignmentRecord(
-        group=group, member="m", at=0.0, generation=generation, members={}, manual_override=override
+        group=group,
+        member="m",
+        at=0.0,
+        generation=generation,
+        members={},
+        manual_override=override,
+        override_known=known,
     )
 
 
@@ -32,9 +41,10 @@ def decision(override: ManualOverrideRecord | None, group: str = "ours") -> Deci
     )
 
 
-async def found_in(coordination: Any, telemetry: Any = None) -> Lookback:
+async def found_in(coordination: Any, telemetry: Any = None, *, override_only: bool = False) -> Lookback:
     found = Lookback("ours", coordination, telemetry or SharedLog(), decoded)
-    await found.run()
+    await found.run(override_only=override_only)
+    assert found.complete
     return found
 
 
@@ -82,7 +92,13 @@ async def test_what_the_command_line_wants(records: list[Record], action: str) -
 
 
 @pytest.mark.parametrize(
-    ("records", "action"), [([LOAD], "hold"), ([LOAD, order("resume")], "resume"), ([assignment(4), LOAD], None)]
+    ("records", "action"),
+    [
+        ([LOAD], "hold"),
+        ([LOAD, order("resume")], "resume"),
+        ([order("resume"), LOAD, LOAD, LOAD], "resume"),
+        ([assignment(4), LOAD], None),
+    ],
 )
 async def test_the_last_decision_repeats_it_where_the_assignment_stands_too_far_back(
     monkeypatch: pytest.MonkeyPatch, records: list[Record], action: str | None
@@ -121,5 +137,29 @@ async def test_what_was_found_when_the_time_is_over_counts() -> None:
 
     found = Lookback("ours", Slow(*[LOAD] * 2_000, order("hold")), SharedLog(), decoded)  # type: ignore[arg-type]
     with pytest.raises(TimeoutError):
-        await found.run()
+        await found.run(override_only=False)
     assert (found.assignment, found.manual_override) == (None, order("hold"))
+    assert not found.complete
+
+
+@pytest.mark.usefixtures("chunk")
+async def test_an_assignment_of_a_leader_that_knew_of_no_order_says_nothing_of_it() -> None:
+    """Its look at the log had failed; the order that stands before it is not taken back by that."""
+    unknowing = assignment(5, known=False)
+    found = await found_in(SharedLog(order("hold"), assignment(4, order("hold")), LOAD, unknowing, LOAD))
+    assert (found.assignment, found.manual_override) == (unknowing, order("hold"))
+    found = await found_in(SharedLog(assignment(4, order("hold")), LOAD, LOAD, unknowing, LOAD))
+    assert (found.assignment, found.manual_override) == (unknowing, order("hold"))
+
+
+async def test_one_that_is_alone_looks_back_to_the_last_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was ordered before that is in it; what was ordered since, with nobody there, stands behind it in the log."""
+    monkeypatch.setattr("loadtrim_agent.kafka.lookback.CHUNK_RECORDS", 2)
+    telemetry = SharedLog(msgspec.structs.replace(decision(order("hold")), at=1_000.0))
+    loads = [msgspec.structs.replace(LOAD, at=float(at)) for at in range(0, 1_000, 10)]
+    log = SharedLog(assignment(4), *loads)
+    assert (await found_in(log, telemetry, override_only=True)).manual_override == order("hold")
+    assert log.reads < 10
+    theirs = [msgspec.structs.replace(LOAD, group="theirs", at=float(at)) for at in range(1_001, 1_020)]
+    later = SharedLog(assignment(4), *loads, msgspec.structs.replace(order("resume"), at=1_001.0), *theirs)
+    assert (await found_in(later, telemetry, override_only=True)).manual_override.action == "resume"  # type: ignore[union-attr]

@@ -127,7 +127,7 @@ def test_the_latest_brake_in_the_log_counts_and_every_map_repeats_it() -> None:
     d = Driver().running(0, leader=ME)
     d.read(manual_override("hold", at=9.0))
     d.read(manual_override("resume", at=5.0))
-    assert d.machine.manual_override == manual_override("resume", at=5.0)
+    assert d.machine.snapshot().manual_override == manual_override("resume", at=5.0)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     me = e.JoinedMember(member=ME, topics=("orders",), owned=(P0,), attempt=3)
     d.join_answered(generation=2, leader=ME, members=(me,))
@@ -149,7 +149,7 @@ def test_a_newcomer_learns_the_brake_from_the_map() -> None:
         manual_override=manual_override("hold", at=1.0),
     )
     d.sync_answered(assignment=held)
-    assert d.machine.manual_override == manual_override("hold", at=1.0)
+    assert d.machine.snapshot().manual_override == manual_override("hold", at=1.0)
 
 
 @pytest.mark.parametrize("read", [None, "resume"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from loadtrim_agent.common.partition import Partition
@@ -520,6 +521,78 @@ def test_a_leader_alone_asks_as_well() -> None:
     assert assignment is not None
     assert assignment.manual_override == order
     assert d.machine.snapshot().manual_override == order
+
+
+HOLD, RESUME = (
+    ManualOverrideRecord(group=GROUP, member="cli", at=at, action=action)
+    for at, action in ((1.0, "hold"), (2.0, "resume"))
+)
+
+
+def overridden(d: Driver) -> tuple[ManualOverrideRecord | None, bool]:
+    """What the assignment that was just made says of the last order."""
+    assignment = d.only(c.SendSyncCommand).answers[ME].assignment
+    assert assignment is not None
+    return assignment.manual_override, assignment.override_known
+
+
+def test_a_look_that_fails_says_nothing_and_is_made_again() -> None:
+    """One answer that was late took the order away for good."""
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME),))
+    d.feed(e.AssignmentFoundEvent, assignment=None, complete=False)
+    assert overridden(d) == (None, False)
+    d.sync_answered(assignment=d.only(c.SendSyncCommand).answers[ME].assignment)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2, leader=ME, members=(joined(ME, attempt=3),))
+    assert d.only(c.ReadAssignmentCommand).override_only, "it knows the JoinGroups of the generation before"
+    d.feed(e.AssignmentFoundEvent, assignment=None, manual_override=HOLD)
+    assert overridden(d) == (HOLD, True)
+
+
+def test_a_look_that_is_answered_too_late_tells_what_was_ordered() -> None:
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME),))
+    d.after(5.0)
+    assert overridden(d) == (None, False)
+    d.feed(e.AssignmentFoundEvent, assignment=None, manual_override=HOLD)
+    assert d.machine.snapshot().manual_override == HOLD
+
+
+def test_one_that_led_a_mixed_group_has_not_looked_yet() -> None:
+    d = Driver().joining()
+    d.join_answered(generation=5, leader=ME, protocol="range", members=(joined(ME), joined("foreign")))
+    d.sync_answered(partitions=(P0,), attempts={})
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    attempt = d.machine.membership.rebalance.attempt
+    d.join_answered(generation=6, leader=ME, members=(joined(ME, attempt=attempt),))
+    assert d.all(c.ReadAssignmentCommand)
+
+
+def test_after_a_gap_the_later_order_counts() -> None:
+    """The resumption that was missed was repeated by the assignment, and the group held all the same."""
+    d = Driver().running(0)
+    d.read(HOLD)
+    d.feed(e.LogGapEvent)
+    d.join_answered(generation=2)
+    made = assignment_of(2, OTHER, 3, **{ME: (0,), OTHER: ()})
+    d.sync_answered(assignment=msgspec.structs.replace(made, manual_override=RESUME))
+    assert d.machine.snapshot().manual_override == RESUME
+    d.feed(e.LogGapEvent)
+    d.join_answered(generation=3)
+    made = assignment_of(3, OTHER, 4, **{ME: (0,), OTHER: ()})
+    d.sync_answered(assignment=msgspec.structs.replace(made, manual_override=HOLD))
+    assert d.machine.snapshot().manual_override == RESUME
+
+
+def test_an_assignment_of_a_leader_that_does_not_know_makes_nobody_know() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    made = assignment_of(1, OTHER, **{ME: (0,), OTHER: ()})
+    d.sync_answered(assignment=msgspec.structs.replace(made, override_known=False))
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2, leader=ME, members=(joined(ME, P0, attempt=3), joined(OTHER, attempt=3)))
+    assert d.all(c.ReadAssignmentCommand)
 
 
 def test_the_log_does_not_answer_and_the_leader_goes_by_the_claims() -> None:
