@@ -419,6 +419,8 @@ class PromisesAgree(Invariant):
         """Place in the log, and the promise there -> member that has missed nothing of its generation -> it counts."""
         self._unread: dict[str, dict[PromiseRecord, list[PromiseRecord]]] = {}
         """Member -> its promise that it has not read yet -> those of others to the same receiver that counted since."""
+        self._counted: dict[str, set[PromiseRecord]] = {}
+        """Member -> what counted for it in its generation: a copy in the log does not, though the promise is open."""
 
     def healed(self) -> None:
         """No member counts on work that its owner keeps: what is promised is about to go, or was taken back."""
@@ -435,12 +437,14 @@ class PromisesAgree(Invariant):
             # What it has read may be lost to all others.
             for outcomes in self._outcomes.values():
                 outcomes.pop(member.name, None)
+            self._counted.pop(member.name, None)
         elif isinstance(event, e.LogReadEvent) and isinstance(event.record, PromiseRecord):
             self._read(member, event.offset, event.record)
         for command in commands:
             record = command.record if isinstance(command, c.AppendCommand) else None
             if isinstance(command, c.EnteredCommand):
                 self._unread.pop(member.name, None)
+                self._counted.pop(member.name, None)
             elif isinstance(record, PromiseRecord) and not record.taken_back:
                 self._unread.setdefault(member.name, {})[record] = []
 
@@ -448,7 +452,10 @@ class PromisesAgree(Invariant):
         promises, known = member.machine.slices.promises, member.machine.snapshot()
         if promise.taken_back or known.owners is None or known.generation != promise.generation or not promises.whole:
             return
-        counts = promises.of(promise.key) is promise
+        counted = self._counted.setdefault(member.name, set())
+        counts = promises.of(promise.key) is promise and promise not in counted
+        if counts:
+            counted.add(promise)
         outcomes = self._outcomes.setdefault((offset, promise), {})
         outcomes[member.name] = counts
         if len(set(outcomes.values())) > 1:
