@@ -452,10 +452,7 @@ class PromisesAgree(Invariant):
         promises, known = member.machine.slices.promises, member.machine.snapshot()
         if promise.taken_back or known.owners is None or known.generation != promise.generation or not promises.whole:
             return
-        counted = self._counted.setdefault(member.name, set())
-        counts = promises.of(promise.key) is promise and promise not in counted
-        if counts:
-            counted.add(promise)
+        counts = promises.of(promise.key) is promise
         outcomes = self._outcomes.setdefault((offset, promise), {})
         outcomes[member.name] = counts
         if len(set(outcomes.values())) > 1:
@@ -464,8 +461,11 @@ class PromisesAgree(Invariant):
         unknown = mine.pop(promise, [])
         if counts and unknown:
             self.violated(f"{promise} counts, and {member.name} did not know of {unknown}")
+        counted = self._counted.setdefault(member.name, set())
+        anew = counts and promise not in counted
+        counted.add(promise)
         for own, others in mine.items():
-            if counts and own.target == promise.target and own.source != promise.source:
+            if anew and own.target == promise.target and own.source != promise.source:
                 others.append(promise)
 
 
