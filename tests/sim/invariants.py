@@ -343,11 +343,14 @@ class BoundsEnd(Invariant):
         """Member, partition and acquisition -> time of its bound, and seconds within which it was to be reached."""
         self._at_bound: dict[tuple[str, Partition, int], float] = {}
         """The same -> time since which nothing of it is delivered because of its bound."""
+        self._stood_until: dict[str, float] = {}
+        """Member -> time at which it stood still last: it could end nothing."""
 
     def step(self) -> None:
         before, self._at_bound = self._at_bound, {}
         for member in self.world.members.values():
             if member.gone or member.frozen or member.stalled:
+                self._stood_until[member.name] = self.world.scheduler.now
                 continue
             for slot in member.user.slots.values():
                 if slot.until is not None and slot.running:
@@ -362,7 +365,8 @@ class BoundsEnd(Invariant):
             self.violated(f"{member.name} has {partition} bounded at {slot.until} while nothing moves")
         key = member.name, partition, slot.acquisition_id
         bound_at, seconds = self._bound_at[key]
-        if now - bound_at > COUNT_SECONDS + seconds + LATE_SECONDS + BOUND_SECONDS_MORE:
+        since = max(bound_at, self._stood_until.get(member.name, bound_at))
+        if now - since > COUNT_SECONDS + seconds + LATE_SECONDS + BOUND_SECONDS_MORE:
             self.violated(f"{member.name} has {partition} bounded at {slot.until} since {bound_at:.4f}")
         if slot.at_bound and slot.in_hand is None:
             since = self._at_bound[key] = before.get(key, now)
