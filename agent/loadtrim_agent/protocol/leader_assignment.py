@@ -26,7 +26,7 @@ ASSIGNMENT_READ_SECONDS = 0.5
 
 
 class _Look(enum.Enum):
-    """How far the look at the log is, in a rebalance."""
+    """Tell how far the look at the log is, in a rebalance."""
 
     NOT_BEGUN = enum.auto()
     UNDER_WAY = enum.auto()
