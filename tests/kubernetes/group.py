@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
@@ -13,7 +13,7 @@ from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, ScaleRequest
 from unit.leader.scaling.kubernetes.fake_cluster import OpenFence
 
-from .node import Node, Switched
+from .node import Node, Running, Switched
 from .shop import Shop, wait_until
 
 __all__ = ["Group", "deployed", "start"]
@@ -76,7 +76,7 @@ class Group:
 
 
 @contextlib.contextmanager
-def deployed(shop: Shop, pods: int) -> Iterator[Group]:
+def deployed(shop: Shop, pods: int, start: Callable[[dict[str, Any]], Running | None] = start) -> Iterator[Group]:
     """Make the example's Deployment with so many pods, and wait until the controllers know that all are ready."""
     with Node(shop.plane, shop.namespace, start, probe_seconds=0.1) as node:
         shop.deploy(pods)

@@ -18,7 +18,7 @@ from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
 from loadtrim_agent.leader.scaling.port import Answer, ScaleRequest
 
-from .group import Group
+from .group import Group, deployed
 from .lag import LaggingWay
 from .node import Node, Running, Slow, Switched
 from .shop import Shop, manifests, wait_until
@@ -70,10 +70,7 @@ def starts() -> Starts:
 
 @pytest.fixture
 def group(shop: Shop, starts: Starts) -> Iterator[Group]:
-    with Node(shop.plane, shop.namespace, starts, probe_seconds=0.1) as node:
-        shop.deploy(PODS)
-        made = Group(shop, node)
-        made.wait_for(PODS)
+    with deployed(shop, PODS, starts) as made:
         yield made
 
 

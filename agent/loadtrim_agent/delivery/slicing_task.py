@@ -72,15 +72,14 @@ REST_HANDOFFS = 4.0
 """A partition that came less than so many handoffs ago is not given on: two would be lost to nobody's hands. Chosen."""
 
 
-def pause_seconds(look_seconds: float, alone_objective_seconds: float | None = None) -> float:
+def pause_seconds(look_seconds: float, alone_objective_seconds: float = 0.0) -> float:
     """Return the time to the next look.
 
     Args:
         look_seconds: of the agent's time that the last one took.
-        alone_objective_seconds: W of a member that is alone, which looks only for what to deliver first.
+        alone_objective_seconds: W of a member that is alone, which looks only for what to deliver first; 0: it is not.
     """
-    least = LOOK_SECONDS if alone_objective_seconds is None else ALONE_LOOK_SHARE * alone_objective_seconds
-    return max(LOOK_SECONDS, least, look_seconds / LOOK_SHARE)
+    return max(LOOK_SECONDS, ALONE_LOOK_SHARE * alone_objective_seconds, look_seconds / LOOK_SHARE)
 
 
 def turn_of(snapshot: MeterSnapshot, objective_seconds: float) -> OldestFirst | None:
@@ -246,7 +245,7 @@ class SlicingTask:
         took = 0.0
         while True:
             await self._fetched.wait()
-            await asyncio.sleep(pause_seconds(took, self._objective if self._is_alone() else None))
+            await asyncio.sleep(pause_seconds(took, self._objective if self._is_alone() else 0.0))
             began = boot_time()
             much = self.look()
             if self._buffer.turns.go_by_heads(turn_of(self._snapshot(), self._objective) if much else None):

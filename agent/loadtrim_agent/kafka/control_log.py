@@ -29,7 +29,7 @@ from loadtrim_agent.wire.ownership_records import LoadRecord
 from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .control_topic import PROBE_SECONDS, ControlTopic, ControlTopicUnusable
 from .lookback import Lookback
-from .partition_log import Appended, Fetched, PartitionLog
+from .partition_log import ANSWER_SECONDS, Appended, Fetched, PartitionLog
 from .pool import ConnectionPool
 from .ports import ControlLogReader
 
@@ -48,8 +48,6 @@ BURST_SECONDS = 0.5
 """Chosen: reads of this time may come together."""
 SILENT_SECONDS = 3.0
 """No answer to the tail's fetches, or to an append, for this long: the log has failed. Above :data:`POLL_SECONDS`."""
-ANSWER_SECONDS = 1.0
-"""No answer to a read that is not to wait for this long: the connection is given up."""
 TOPIC_SECONDS = 30.0
 """How long a topic that is created may take until it has leaders."""
 KEY_SEPARATOR = "\x00"

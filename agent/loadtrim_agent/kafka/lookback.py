@@ -12,7 +12,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverri
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 from .connections import UNREACHABLE
-from .partition_log import PartitionLog
+from .partition_log import ANSWER_SECONDS, PartitionLog
 
 __all__ = ["Lookback"]
 
@@ -23,7 +23,6 @@ DECISION_CHUNK_RECORDS = 500
 """Chosen: the last decision of up to some 400 members, each of which reports once a second, is among them."""
 CLOCKS_SECONDS = 60.0
 """By which the clocks of two writers may differ. Chosen."""
-ANSWER_SECONDS = 1.0
 
 
 class Lookback:

@@ -26,7 +26,7 @@ from .batches import is_whole, singly, split
 from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .fetch.request import NO_SESSION, SessionFetchRequest
 
-__all__ = ["Appended", "Fetched", "PartitionLog", "leader_epochs"]
+__all__ = ["ANSWER_SECONDS", "Appended", "Fetched", "PartitionLog", "leader_epochs"]
 
 FETCH_BYTES_MAX = 1 << 20
 BATCH_BYTES_MAX = 1 << 16
@@ -35,6 +35,8 @@ WAITING_MAX = 10_000
 """Appends that wait for their turn; one more is refused."""
 REQUEST_SECONDS = 5.0
 """For what the broker answers at once."""
+ANSWER_SECONDS = 1.0
+"""No answer to a read that is not to wait for this long: the connection is given up."""
 FIRST_OFFSET, END_OFFSET = -2, -1
 """Stand for a time in ListOffsets."""
 GZIP = 1

@@ -95,7 +95,7 @@ class LeaderAssignment:
             late: topics are not waited for any more.
         """
         joined = self._joined
-        if self.writing or self._lacks_newest(config) or self._lacks_topics(counts, late=late):
+        if self.writing or self._lacks_what_the_log_has(config) or self._lacks_topics(counts, late=late):
             return None
         counts = self.missing.believed(now, joined.members, counts)
         self._assigned_for = {topic: counts.get(topic, 0) for m in joined.members for topic in m.topics}
@@ -188,7 +188,7 @@ class LeaderAssignment:
         """The assignment made last is not in force any more."""
         self._assigned_for = {}
 
-    def _lacks_newest(self, config: GroupConfig) -> bool:
+    def _lacks_what_the_log_has(self, config: GroupConfig) -> bool:
         # Rule 8: a leader without the newest assignment, or without the last order, asks the log for it, once.
         joined = self._joined
         known = self._newest_known and self._hooks.override.known

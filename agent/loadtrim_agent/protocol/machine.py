@@ -150,7 +150,7 @@ class Machine:
             LogFailedEvent: self._on_log_failed,
             LogUsableEvent: self._on_log_usable,
             AppendedEvent: self._on_appended,
-            AssignmentFoundEvent: lambda e: self.membership.assignment_found(e),
+            AssignmentFoundEvent: self.membership.assignment_found,
             LeaveWantedEvent: self.leave.wanted,
         }
 
