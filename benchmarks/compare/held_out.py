@@ -29,19 +29,22 @@ from benchmarks.compare import tuning_set, verdict_set
 from benchmarks.compare.families import Drawn, draw
 from benchmarks.compare.runs import Choice, choice_of
 from benchmarks.run_cache import kept_results, play_each
-from loadtrim.simulate import Options, PlanConfig, simulate
+from loadtrim.simulate import Options, Outcome, PlanConfig, simulate
 
 __all__ = [
     "FIXED",
     "OUT",
     "SETS",
+    "SETTLING_SECONDS",
     "HeldOutResult",
     "PolicyRow",
     "add_arguments",
     "drawn_of",
     "fixed_choice",
     "jobs_of",
+    "keeps",
     "names_of",
+    "outcome_of",
     "play",
     "play_policy",
     "rows_of",
@@ -83,7 +86,7 @@ class HeldOutResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kept(self) -> bool:
-        return self.share >= self.asked - MISSED_POINTS
+        return keeps(self.share, self.asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,24 +165,7 @@ def play_policy(
         share: what the policy is told to keep; None: what the run is judged by.
     """
     drawn, began = drawn_of(name), time.process_time()
-    scenario, load = drawn.scenario, drawn.scenario.load
-    first = fmean(load.per_second[:FIRST_SECONDS]) * scenario.cost_seconds
-    options = Options(
-        seed=seed,
-        costs=drawn.costs,
-        startup_seconds=drawn.startup_seconds,
-        slicing=choice.slicing,
-        replicas=replicas or min(len(load.partitions), max(1, math.ceil(ROOM * first))),
-    )
-    config = PlanConfig(
-        group="held-out",
-        sla_seconds=scenario.objective_seconds,
-        sla_share=drawn.share if share is None else share,
-        policy=choice.policy_for(scenario),
-        packer=choice.packer,
-        startup_seconds=drawn.startup_seconds,
-    )
-    outcome = simulate(load, config, options)
+    outcome = outcome_of(drawn, choice, seed, replicas, share)
     return HeldOutResult(
         name=name,
         choice=choice.name,
@@ -194,6 +180,41 @@ def play_policy(
     )
 
 
+def outcome_of(
+    drawn: Drawn,
+    choice: Choice,
+    seed: int,
+    replicas: int | None = None,
+    share: float | None = None,
+    replicas_at: tuple[tuple[float, int], ...] = (),
+) -> Outcome:
+    """Play a load that was drawn with one policy; arguments as of :func:`play_policy` and the simulator's options."""
+    scenario, load = drawn.scenario, drawn.scenario.load
+    first = fmean(load.per_second[:FIRST_SECONDS]) * scenario.cost_seconds
+    options = Options(
+        seed=seed,
+        costs=drawn.costs,
+        startup_seconds=drawn.startup_seconds,
+        slicing=choice.slicing,
+        replicas=replicas or min(len(load.partitions), max(1, math.ceil(ROOM * first))),
+        replicas_at=replicas_at,
+    )
+    config = PlanConfig(
+        group="held-out",
+        sla_seconds=scenario.objective_seconds,
+        sla_share=drawn.share if share is None else share,
+        policy=choice.policy_for(scenario),
+        packer=choice.packer,
+        startup_seconds=drawn.startup_seconds,
+    )
+    return simulate(load, config, options)
+
+
+def keeps(share: float, asked: float) -> bool:
+    """Return whether a share is kept, but for 0.05 points."""
+    return share >= asked - MISSED_POINTS
+
+
 def _code(name: str, choice: str) -> str:
     return run_code(name, choice_of(choice) if choice != FIXED else fixed_choice())
 
@@ -201,7 +222,7 @@ def _code(name: str, choice: str) -> str:
 @lru_cache(maxsize=256)
 def run_code(name: str, choice: Choice) -> str:
     """Return the digest of what a run depends on. Of our own policy each change of a source counts."""
-    drawn = f"{drawn_of(name)!r} {shape(play_policy, play)}"
+    drawn = f"{drawn_of(name)!r} {shape(play_policy, play, outcome_of)}"
     if choice.name == "objective":
         behaves = source_digest()
     else:

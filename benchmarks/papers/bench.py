@@ -130,9 +130,9 @@ def measured(experiment: Experiment, quick: bool, processes: int, folder: Path |
 def code_of(name: str) -> str:
     """Return the digest of what an experiment's figures depend on: its modules, and how simulated runs behave."""
     here = Path(__file__).parent
-    modules = shape(*sorted(here.glob(f"{name}*.py")), here / "runner.py", here / "traces.py")
-    # None of the papers' experiments plays our own policy.
-    return f"{modules[:8]}{behaviour_of_all(without=('objective',))[:8]}"
+    common = ("own_policy.py", "runner.py", "traces.py")
+    modules = shape(*sorted(here.glob(f"{name}*.py")), *(here / file for file in common))
+    return f"{modules[:8]}{behaviour_of_all()[:8]}"
 
 
 def _cpu_seconds() -> float:

@@ -16,6 +16,7 @@ from msgspec import structs
 
 from benchmarks.papers.bench import Experiment, ExperimentContext, main
 from benchmarks.papers.closer24_optimal import optimal
+from benchmarks.papers.own_policy import own_part, own_runs
 from benchmarks.papers.runner import (
     Part,
     SimulatedJob,
@@ -197,6 +198,7 @@ def _parts(given: ExperimentContext, humps: list[float], taxis: list[float]) -> 
         Part("W1 with imposed rebalance times", ("imposed/",), _imposed),
         Part("W2, taxi trips (stand-in; table 3)", ("W2/",), partial(_whole, two, W2)),
         Part("W2 skewed (stand-in)", ("W2 skewed/",), partial(_runs, replace(two, name="W2 skewed"), W2_SKEWED)),
+        own_part(),
     ]
 
 
@@ -226,7 +228,10 @@ def _jobs(given: ExperimentContext, humps: list[float], taxis: list[float]) -> d
         job(RUN, RUN.policy, "closer24", load), (*times, LATE_LOOK_SECONDS), spread=REPORTS_SPREAD
     )
     jobs["phases/drifting"] = looks(job(RUN, DRIFTING, "closer24", load), times)
-    return jobs
+    for name in ("W1", "W1 skewed"):
+        jobs |= own_runs(name, jobs[f"{name}/{RUN.name}/Alg. 2"][:1])
+    # Two hours take long.
+    return jobs | own_runs("W2", jobs[f"W2/{RUN.name}/Alg. 2"][:1], seeds=(1,))
 
 
 def _workload_jobs(

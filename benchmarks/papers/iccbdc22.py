@@ -14,6 +14,7 @@ from random import Random
 from msgspec import structs
 
 from benchmarks.papers.bench import Experiment, ExperimentContext, main
+from benchmarks.papers.own_policy import own_part, own_runs
 from benchmarks.papers.runner import (
     Part,
     SimulatedJob,
@@ -158,6 +159,8 @@ def _aware(
         options=replace(over.options, replicas=PARTITIONS),
     )
     aware["2/over-provisioned"] = looks(over, times[:1])
+    for number, name in (("1", "experiment 1"), ("2", "experiment 2")):
+        aware |= own_runs(name, aware[f"{number}/{RUN.name}/aware"][:1])
     return aware, kafka
 
 
@@ -168,6 +171,7 @@ def run(given: ExperimentContext) -> PaperTables:
     parts = [
         Part("Experiment 1: partitions that rise one after the other", ("1/",), _first),
         Part("Experiment 2: the skewed 10-minute trace", ("2/",), _second),
+        own_part(),
     ]
     aware, kafka = (needed(given, parts, jobs) for jobs in _aware(given, times))
     results = play(given, aware)

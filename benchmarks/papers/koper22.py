@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.papers.bench import Experiment, ExperimentContext, main
 from benchmarks.papers.koper22_reported import REPORTED, KoperReported
+from benchmarks.papers.own_policy import own_part, own_runs
 from benchmarks.papers.runner import Part, SimulatedJob, SimulatedResult, needed, play, tables
 from benchmarks.papers.table import AS_PUBLISHED, AS_RUN, FigureRow, FigureTable, PaperTables, Spread
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
@@ -117,7 +118,10 @@ def run(given: ExperimentContext) -> PaperTables:
         for query, (load, _) in loads.items()
         for name, policy in PUBLISHED.items()
     }
+    for query in loads:
+        jobs |= own_runs(f"query {query.name[1:]}", jobs[f"{query.name}/HPA 70"], seeds=(1,))
     parts = [Part(f"Query {query.name[1:]}", (f"{query.name}/",), partial(_table, query)) for query in LOADS]
+    parts.append(own_part())
     results = play(given, needed(given, parts, jobs))
     if not given.only:
         first = {name: found[0] for name, found in results.items()}

@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.papers.bench import Experiment, ExperimentContext, main
+from benchmarks.papers.own_policy import own_part, own_runs
 from benchmarks.papers.runner import Part, SimulatedJob, SimulatedResult, needed, play, spread_of, tables
 from benchmarks.papers.table import AS_PUBLISHED, FigureRow, FigureTable, PaperTables, Spread
 from benchmarks.papers.traces import loaded
@@ -227,7 +228,10 @@ def run(given: ExperimentContext) -> PaperTables:
         for case in played
         for name, (policy, protocol) in POLICIES.items()
     }
+    for case in (played[0], played[-1]):
+        jobs |= own_runs(f"{case.name} stand-in", jobs[f"{case.name}/proposed, eager"], seeds=(1,))
     parts = [Part(case.title, (f"{case.name}/",), partial(_table, case.name)) for case in played]
+    parts.append(own_part())
     results = play(given, needed(given, parts, jobs))
     if not given.only:
         for case in played:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
@@ -18,7 +17,6 @@ __all__ = [
     "Plot",
     "Spread",
     "line",
-    "markdown",
     "text",
 ]
 
@@ -78,20 +76,40 @@ class FigureRow(msgspec.Struct, frozen=True, kw_only=True):
         """Does the paper's figure lie within what was seen here?"""
         return self.paper is not None and self.ours.holds(self.paper)
 
+    @property
+    def paper_told(self) -> str:
+        """The paper's figure with its unit."""
+        return "-" if self.paper is None else f"{_number(self.paper, self.digits)}{self._unit}"
+
+    @property
+    def ours_told(self) -> str:
+        """Our figure with its unit, and behind it the least and the most where they differ as they are shown."""
+        ours = f"{_number(self.ours.mean, self.digits)}{self._unit}"
+        return f"{ours} ({self._low} to {self._high})" if self._varies else ours
+
+    @property
+    def _unit(self) -> str:
+        return f" {self.unit}" if self.unit else ""
+
+    @property
+    def _low(self) -> str:
+        return _number(self.ours.low, self.digits)
+
+    @property
+    def _high(self) -> str:
+        return _number(self.ours.high, self.digits)
+
+    @property
+    def _varies(self) -> bool:
+        return self._low != self._high
+
     def cells(self) -> tuple[str, ...]:
         """As shown, in the order of the head."""
-        unit = f" {self.unit}" if self.unit else ""
-        paper = "-" if self.paper is None else f"{_number(self.paper, self.digits)}{unit}"
-        ours = f"{_number(self.ours.mean, self.digits)}{unit}"
-        low, high = _number(self.ours.low, self.digits), _number(self.ours.high, self.digits)
-        if low != high:
-            ours += f" ({low} to {high})"
         difference = "-"
         if self.difference is not None:
-            difference = _signed(self.difference, self.digits)
-            if self.within and low != high:
-                difference += WITHIN
-        return (self.what, self.form, paper, ours, difference)
+            within = WITHIN if self.within and self._varies else ""
+            difference = f"{_signed(self.difference, self.digits)}{within}"
+        return (self.what, self.form, self.paper_told, self.ours_told, difference)
 
 
 def _number(value: float, digits: int) -> str:
@@ -144,12 +162,6 @@ class PaperTables(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     """Digest of the code that made it; empty: made before it was kept."""
 
-    def alone(self, table: FigureTable) -> str:
-        """The command that makes one of its tables."""
-        quick = " --quick" if self.quick else ""
-        command = f"python -m benchmarks.papers.{self.name}{quick}"
-        return f"{command} --table {shlex.quote(f'={table.title}')}"
-
 
 def text(sheet: PaperTables) -> str:
     """For a terminal."""
@@ -162,21 +174,6 @@ def text(sheet: PaperTables) -> str:
         if table.note:
             lines.append(table.note)
     return "\n".join(lines)
-
-
-def markdown(sheet: PaperTables) -> list[str]:
-    """Return a section of the page; pictures lie beside the page."""
-    lines = [f"## {sheet.title}", "", sheet.source, ""]
-    lines += [f"- {line}" for line in sheet.setting]
-    lines += [f"- Made by `{sheet.command}` ({sheet.seconds:,.0f} CPU seconds).", ""]
-    for table in sheet.tables:
-        lines += [f"### {table.title}", ""]
-        lines += [line(HEAD), line(["---"] * len(HEAD))]
-        lines += [line(row.cells()) for row in table.rows]
-        lines += ["", *([table.note, ""] if table.note else []), f"Alone: `{sheet.alone(table)}`.", ""]
-    for plot in sheet.plots:
-        lines += [f"![{plot.caption}]({plot.file})", "", f"*{plot.caption}*", ""]
-    return lines
 
 
 def line(cells: Sequence[str]) -> str:

@@ -129,11 +129,14 @@ async def consumer(broker: MemoryBroker) -> AsyncIterator[Consumer]:
         await one.stop()
 
 
-async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens in the code under test
-            await asyncio.sleep(0.002)
+async def until(holds: Callable[[], bool], seconds: float = 10.0, *, what: str = "what is waited for holds") -> None:
+    """Wait until something holds; ``what`` is told when it never does."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not holds():  # noqa: ASYNC110 - what is waited for happens in the code under test
+                await asyncio.sleep(0.002)
+    except TimeoutError:
+        raise TimeoutError(f"within {seconds:g} s it did not come to pass that {what}") from None
 
 
 async def user_code(one: Consumer) -> None:
@@ -165,7 +168,7 @@ async def walk_record() -> Recorder:
         onlookers=METERING,
     )
     async with stage() as broker, consumer(broker) as one:
-        await until(lambda: broker.committed(GROUP, TOPIC, 0) == 0)
+        await until(lambda: broker.committed(GROUP, TOPIC, 0) == 0, what="the position is committed")
         await asyncio.sleep(0.05)
         with recorder.recording():
             await broker.send(TOPIC, 0, b"walk")
@@ -198,10 +201,10 @@ async def walk_release() -> Recorder:
     )
     async with stage(partitions=2) as broker, consumer(broker) as one:
         moving = TopicPartition(TOPIC, 1)
-        await until(lambda: broker.committed(GROUP, TOPIC, 1) == 0)
+        await until(lambda: broker.committed(GROUP, TOPIC, 1) == 0, what="the position is committed")
         async with consumer(broker) as other:
             # The leader's own plan comes first: a partition each. Its next ones are older than the one that is played.
-            await until(lambda: all(_owns(each, partitions=1) for each in (one, other)))
+            await until(lambda: all(_owns(each, partitions=1) for each in (one, other)), what="each owns one partition")
             giver, receiver = (one, other) if moving in one.assignment() else (other, one)
             await broker.send(TOPIC, 1, b"walk")
             await user_code(giver)
@@ -220,7 +223,11 @@ async def walk_release() -> Recorder:
                 data = encode(plan)
                 with recorder.recording(), contextlib.suppress(TimeoutError):
                     await broker.send(f"__loadtrim.{GROUP}", 0, data)
-                    await until(lambda: moving in receiver.assignment() and moving not in giver.assignment(), 3.0)
+                    await until(
+                        lambda: moving in receiver.assignment() and moving not in giver.assignment(),
+                        3.0,
+                        what="the partition is the receiver's",
+                    )
                     await asyncio.sleep(0.02)
                     break
     return recorder
@@ -266,12 +273,12 @@ async def walk_report() -> Recorder:
 
     async with stage() as broker, consumer(broker) as one, loaded(broker, one):
         await asyncio.sleep(MEASURED_SECONDS)
-        await until(lambda: 0.4 < time.time() % 1.0 < 0.5)
+        await until(lambda: 0.4 < time.time() % 1.0 < 0.5, what="the middle of a second is near")
         began = time.time()
         with recorder.recording():
             # Each has its own timer, and on a busy machine a decision may still be one without the report.
             ends = ((done, "loads_task.py"), ("ReportRecord", "observation.py"), ("DecisionRecord", "codec.py"))
-            await until(lambda: all(passed(form, file) for form, file in ends))
+            await until(lambda: all(passed(form, file) for form, file in ends), what=f"all of {ends} have passed")
             await asyncio.sleep(0.05)
     return recorder
 
@@ -326,7 +333,7 @@ async def walk_setting() -> Recorder:
             await one.start()
         async with loaded(broker, one):
             await asyncio.sleep(MEASURED_SECONDS)
-            await until(lambda: 0.0 < time.time() % 1.0 < 0.2)
+            await until(lambda: 0.0 < time.time() % 1.0 < 0.2, what="a second begins")
             with recorder.recording():
                 await asyncio.sleep(1.0)
         await one.stop()

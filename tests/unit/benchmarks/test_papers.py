@@ -14,10 +14,11 @@ from benchmarks.papers import __main__ as papers
 from benchmarks.papers import closer24, iccbdc22, koper22, landau24, li_ku, traces
 from benchmarks.papers.bench import Experiment, ExperimentContext, measured
 from benchmarks.papers.closer24_optimal import optimal
+from benchmarks.papers.digest import markdown
 from benchmarks.papers.landau24 import StreamSpec, cardinal_bin_scores, measurements, pareto_front, play
 from benchmarks.papers.landau24_latency import Iteration, latencies, percentile_of_bytes
 from benchmarks.papers.runner import SimulatedResult, _played, looks, needed, scaled_alike
-from benchmarks.papers.table import AS_PUBLISHED, AS_RUN, FigureRow, FigureTable, PaperTables, Spread, markdown, text
+from benchmarks.papers.table import AS_PUBLISHED, AS_RUN, FigureRow, FigureTable, PaperTables, Spread, text
 from benchmarks.run_cache import appending, read_results
 
 from loadtrim.simulate import Simulation
@@ -178,20 +179,6 @@ def test_every_packer_has_a_colour_of_its_own() -> None:
     assert len({landau24.COLORS[name] for name in landau24.PACKERS}) == len(landau24.PACKERS)
 
 
-def test_the_page_keeps_its_columns() -> None:
-    sheet = PaperTables(
-        name="x",
-        title="X",
-        source="",
-        setting=(),
-        tables=(FigureTable(title="T", rows=(row(1.0, 2.0),)),),
-        command="make it",
-    )
-    lines = markdown(sheet)
-    assert "| a\\|b | as run | 1.0 % | 2.0 % | +1.0 |" in lines
-    assert any("`make it`" in line for line in lines)
-
-
 # -- quick runs
 
 
@@ -213,7 +200,7 @@ def test_a_quick_run_says_so_and_is_not_compared_with_the_paper() -> None:
     assert "a|b   as run  18.0 %  2.7 %  -15.3\nA note." in whole
     assert "a|b   as run  18.0 %  2.7 %  -\nA note." in quick
     assert quick.startswith("X\nQUICK: 100 s of its 10 minutes.\nAs ever.")
-    assert "- QUICK: 100 s of its 10 minutes." in markdown(measured(SHORT, True, 1, None))
+    assert "- QUICK: 100 s of its 10 minutes." in markdown(measured(SHORT, True, 1, None), ())
 
 
 @pytest.mark.parametrize("experiment", papers.EXPERIMENTS.values(), ids=lambda experiment: str(experiment.name))
@@ -223,9 +210,9 @@ def test_every_experiment_says_what_its_quick_run_leaves_out(experiment: Experim
 
 
 @pytest.mark.slow
-def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPatch, played: SimulatedResult) -> None:
     for module in (closer24, iccbdc22):
-        monkeypatch.setattr(module, "play", lambda given, jobs: {name: [RESULT] * len(js) for name, js in jobs.items()})
+        monkeypatch.setattr(module, "play", lambda given, jobs: {name: [played] * len(js) for name, js in jobs.items()})
     for run, told in ((iccbdc22.run, "0.02 s after the burst (seed 1)"), (closer24.run, "0.02, 0.2 s after the")):
         sheet = run(ExperimentContext(True, None, None))
         assert told in "".join(sheet.setting)
@@ -235,21 +222,12 @@ def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPa
     assert "0.02, 0.3, 0.6 s after the burst (seeds 1, 2, 3)" in "".join(whole.setting)
 
 
-def test_every_table_says_how_it_is_made_alone() -> None:
-    """A title that begins another one means itself only."""
-    sheet = PaperTables(name="x", title="X", source="", setting=(), tables=(FigureTable(title="Query 1", rows=()),))
-    command = "python -m benchmarks.papers.x --table '=Query 1'"
-    assert f"Alone: `{command}`." in markdown(sheet)
-    alone = ExperimentContext(False, None, None, only="=Query 1")
-    assert [alone.wants(title) for title in ("Query 1", "Query 11", "My Query 1")] == [True, False, False]
-    assert ExperimentContext(False, None, None, only="Query 1").wants("Query 11")
-
-
 @pytest.mark.slow
 def test_sheets_of_other_code_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(papers, "EXPERIMENTS", {"x": SHORT})
+    monkeypatch.setattr(papers, "CLAIMS", {"x": ()})
     monkeypatch.setattr(papers, "OUT", tmp_path)
     assert papers.main(["x", "--processes", "1"]) == 0
     assert papers.main(["--page"]) == 0
@@ -267,6 +245,7 @@ def test_options_are_not_guessed(
 ) -> None:
     """Found by a reader: ``--rea`` played everything but what it asked for, and wrote over the page."""
     monkeypatch.setattr(papers, "EXPERIMENTS", {"x": SHORT})
+    monkeypatch.setattr(papers, "CLAIMS", {"x": ()})
     with pytest.raises(SystemExit):
         papers.main([abbreviated])
     assert abbreviated in capsys.readouterr().err
@@ -276,6 +255,7 @@ def test_options_are_not_guessed(
 def test_a_quick_run_leaves_the_page_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by a reader: it wrote its figures and pictures over those of the whole runs."""
     monkeypatch.setattr(papers, "EXPERIMENTS", {"x": SHORT})
+    monkeypatch.setattr(papers, "CLAIMS", {"x": ()})
     told = ["x", "--out", str(tmp_path), "--processes", "1"]
     assert papers.main([*told, "--quick"]) == 0
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} == {
@@ -322,23 +302,6 @@ def test_every_row_of_the_thesis_has_a_policy_that_can_be_made() -> None:
         Simulation(job.load, job.config, job.options)
 
 
-RESULT = SimulatedResult(
-    share_in_time=0.9,
-    replica_minutes=2.0,
-    ups=1,
-    downs=1,
-    up_actions=1,
-    down_actions=1,
-    latency_mean=0.2,
-    latency_max=2.0,
-    replicas=(1, 2) * 105,
-    latency_by_second=(0.1, 2.0) * 105,
-    records=1000,
-    waiting=(3, 40) * 105,
-    latencies=tuple(at / 100 for at in range(201)),
-)
-
-
 def test_results_are_kept_line_by_line_and_what_was_cut_off_takes_nothing_with_it(tmp_path: Path) -> None:
     path = tmp_path / "out" / "runs.jsonl"
     with appending(path) as append:
@@ -357,17 +320,17 @@ def test_by_its_text_the_thesis_has_no_parameters_of_its_code() -> None:
 
 
 @pytest.mark.slow
-def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
+def test_every_picture_of_played_runs_is_drawn(tmp_path: Path, played: SimulatedResult) -> None:
     """From results of any kind: what is drawn is looked at by people, that it is drawn is looked at here."""
     given = ExperimentContext(False, None, tmp_path)
     humps, taxis = [100.0] * 210, [50.0] * 210
-    closer24._draw(given, humps, taxis, {name: [RESULT] for name in closer24._jobs(given, humps, taxis)})
+    closer24._draw(given, humps, taxis, {name: [played] for name in closer24._jobs(given, humps, taxis)})
     aware, kafka = iccbdc22._aware(given, (0.02,))
-    iccbdc22._draw(given, aware, {name: [RESULT] for name in (*aware, *kafka)})
+    iccbdc22._draw(given, aware, {name: [played] for name in (*aware, *kafka)})
     for name in ("smooth", "clumped"):
         case = li_ku.LoadCase(name, "", li_ku.StandIn(name, "", (taxis,)))
-        li_ku._draw(given, case, {policy: [RESULT, RESULT] for policy in li_ku.POLICIES})
-    results = {f"{query.name}/{name}": RESULT for query in koper22.LOADS for name in koper22.POLICIES}
+        li_ku._draw(given, case, {policy: [played, played] for policy in li_ku.POLICIES})
+    results = {f"{query.name}/{name}": played for query in koper22.LOADS for name in koper22.POLICIES}
     koper22._draw(given, results)
     koper22._draw_courses(given, results)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(plot.file for plot in given.plots)
@@ -381,15 +344,15 @@ def test_tables_that_nobody_asked_for_take_no_runs() -> None:
     assert {name.partition("/")[0] for name in jobs} == {"W1 skewed", "W2 skewed"}
 
 
-def test_another_run_is_scaled_as_the_first_one_asked_for() -> None:
+def test_another_run_is_scaled_as_the_first_one_asked_for(played: SimulatedResult) -> None:
     jobs, _ = iccbdc22._aware(ExperimentContext(True, None, None), (0.02,))
     job = jobs["1/as run/aware"][0]
     wanted = ((0.5, 1), (20.5, 3))
-    assert scaled_alike(job, replace(RESULT, wanted=wanted)).options.replicas_at == wanted
+    assert scaled_alike(job, replace(played, wanted=wanted)).options.replicas_at == wanted
 
 
-def test_scaling_operations_are_changes_between_samples() -> None:
-    result = replace(RESULT, replicas=(1,) * 15 + (2,) * 15 + (3, 2) * 7)
+def test_scaling_operations_are_changes_between_samples(played: SimulatedResult) -> None:
+    result = replace(played, replicas=(1,) * 15 + (2,) * 15 + (3, 2) * 7)
     assert result.scalings == 2
 
 
@@ -408,16 +371,16 @@ def test_slices_have_the_papers_maximum_and_mean(
     assert made == make(3)
 
 
-def test_a_table_of_li_and_ku_says_what_each_scaling_cost() -> None:
+def test_a_table_of_li_and_ku_says_what_each_scaling_cost(played: SimulatedResult) -> None:
     """Of the paper: 14.53 % of 210 s over 7.4 scalings. Here: 10 % over 2."""
-    table = li_ku._table("smooth", {f"smooth/{name}": [RESULT, RESULT] for name in li_ku.POLICIES})
+    table = li_ku._table("smooth", {f"smooth/{name}": [played, played] for name in li_ku.POLICIES})
     assert len(table.rows) == 27
     assert "4.1 s for each of the 7.4 scalings" in table.note
     assert "Here it is 10.5 s for each of 2.0" in table.note
 
 
 @pytest.mark.slow
-def test_scaling_intervals_are_measured() -> None:
+def test_scaling_intervals_are_measured(played: SimulatedResult) -> None:
     """From 1 to 2 replicas, which come 2 s after they were asked for and get partitions at the next assignment; and
     back."""
     job = li_ku.job([10.0] * 40, "fixed:replicas=1", "eager", seed=1)
@@ -428,9 +391,9 @@ def test_scaling_intervals_are_measured() -> None:
     assert li_ku.SYNC_SECONDS["eager"] <= down <= 3.0 + li_ku.SYNC_SECONDS["eager"] + 0.5
     unwatched = _played(replace(job, timed=False))
     assert replace(unwatched, cpu_seconds=0.0) == replace(result, cpu_seconds=0.0, up_seconds=(), down_seconds=())
-    rows = li_ku._intervals("proposed, eager", (10.25, 10.8), [result, replace(RESULT, up_seconds=())])
+    rows = li_ku._intervals("proposed, eager", (10.25, 10.8), [result, replace(played, up_seconds=())])
     assert [row.ours.mean for row in rows] == [up, down]
-    assert li_ku._intervals("proposed, eager", (10.25, 10.8), [RESULT]) == []
+    assert li_ku._intervals("proposed, eager", (10.25, 10.8), [played]) == []
 
 
 @pytest.mark.slow
