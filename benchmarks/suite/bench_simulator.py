@@ -22,7 +22,7 @@ from loadtrim_agent.common.partition import Partition
 
 from .believed import differences
 from .results import Figure
-from .suite import CONSUMER, SIMULATOR, Benchmark, BenchmarkContext, Finding
+from .suite import PRODUCT, SIMULATOR, Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BELIEVABLE", "SPEED"]
 
@@ -148,7 +148,7 @@ BELIEVABLE = Benchmark(
     run=believable,
     seconds=760,
     quick_seconds=60,
-    measures=(*CONSUMER, "examples/demo"),
+    measures=(*PRODUCT, "examples/demo"),
 )
 SPEED = Benchmark(
     name="simulator-speed",

@@ -15,7 +15,7 @@ from typing import Any
 from .bench_throughput import CASES, PARTITIONS, Told, drain, preload, spawn
 from .drain import WAYS
 from .results import Figure
-from .suite import CONSUMER, Benchmark, BenchmarkContext, Finding
+from .suite import READER, Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK", "figures_of", "interval"]
 
@@ -110,5 +110,5 @@ BENCHMARK = Benchmark(
     run=run,
     seconds=600,
     quick_seconds=40,
-    measures=(*CONSUMER, "benchmarks/suite/drain.py"),
+    measures=(*READER, "benchmarks/suite/drain.py"),
 )

@@ -23,7 +23,10 @@ __all__ = [
     "CONSUMER",
     "PIPELINE",
     "PLANNING",
+    "PRODUCT",
+    "READER",
     "SIMULATOR",
+    "WITHOUT",
     "Benchmark",
     "BenchmarkChoice",
     "BenchmarkContext",
@@ -65,7 +68,12 @@ class Finding:
     details: dict[str, Any] | None = None
 
 
-CONSUMER = ("agent/loadtrim_agent", "consumer_sdk/loadtrim", "examples/payments")
+WITHOUT = ":(exclude)"
+"""Before a path, as git takes it: what lies below it is not measured."""
+PRODUCT = ("agent/loadtrim_agent", "consumer_sdk/loadtrim", "examples/payments")
+CONSUMER = (*PRODUCT, f"{WITHOUT}consumer_sdk/loadtrim/simulate")
+READER = (*CONSUMER, f"{WITHOUT}consumer_sdk/loadtrim/cli", f"{WITHOUT}agent/loadtrim_agent/planning")
+"""Of a consumer that is alone, or of one that owns what it owns: nothing is to be decided."""
 PLANNING = ("agent/loadtrim_agent/common", "agent/loadtrim_agent/planning")
 SIMULATOR = (*PLANNING, "agent/loadtrim_agent/metering", "consumer_sdk/loadtrim/simulate")
 PIPELINE = ("agent/loadtrim_agent/wire", "spark/loadtrim_spark")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.code_state import changes_since, commit_now, told
+from benchmarks.suite.suite import WITHOUT
 
 MEASURED = ("agent", "bench.py")
 
@@ -48,6 +49,15 @@ def test_only_what_is_measured_makes_a_figure_old(root: Path) -> None:
     commit(root, "bench.py", "another target")
     (root / "agent" / "lease.py").write_text("third")
     assert told(changes_since(measured_at, MEASURED, root)) == "changed (3)"
+
+
+def test_what_is_left_out_makes_no_figure_old(root: Path) -> None:
+    measured_at = commit_now(root)
+    commit(root, "agent/planning.py", "another plan")
+    without = (*MEASURED, f"{WITHOUT}agent/planning.py")
+    assert (changes_since(measured_at, MEASURED, root), changes_since(measured_at, without, root)) == (1, 0)
+    (root / "agent" / "planning.py").write_text("and another")
+    assert changes_since(measured_at, without, root) == 0
 
 
 def test_a_figure_of_no_commit_is_old_at_once(root: Path) -> None:
