@@ -21,7 +21,7 @@ def test_every_mutant_fits_the_source_and_has_a_killer_that_exists() -> None:
 
 def test_there_are_as_many_as_were_wanted() -> None:
     assert sum(not mutant.equivalent for mutant in MUTANTS) >= LEAST
-    assert any(mutant.simulation for mutant in MUTANTS), "for some of them a schedule is what notices"
+    assert any(mutant.simulation for mutant in MUTANTS), "the simulation is to notice one, which any schedule shows"
 
 
 GOOD = Mutant(

@@ -687,6 +687,20 @@ def test_by_hand_an_earlier_look_that_is_answered_after_a_later_commit_is_not_us
     assert record.offset == 9
 
 
+def test_by_hand_a_look_that_is_answered_before_a_commit_under_way_is_not_used() -> None:
+    """The next owner would begin below what user code has committed."""
+    d = by_hand()
+    first = d.only(c.FetchCommittedCommand)
+    commit(d, 9, request=1)
+    assert d.feed(e.CommittedFetchedEvent, fetch=first.fetch, code=0, offsets={P0: 5}) == []
+    d.commit_answered()
+    second = d.only(c.FetchCommittedCommand)
+    d.feed(e.CommittedFetchedEvent, fetch=second.fetch, code=0, offsets={P0: 9})
+    record = d.only(c.AppendCommand).record
+    assert isinstance(record, ReleaseRecord)
+    assert record.offset == 9
+
+
 def test_by_hand_a_look_that_is_not_answered_is_repeated() -> None:
     d = by_hand()
     fetch = d.only(c.FetchCommittedCommand)
