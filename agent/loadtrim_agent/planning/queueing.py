@@ -22,22 +22,33 @@ __all__ = ["capacity_in_time", "share_late"]
 STEPS = 24
 """Halvings of what a capacity is looked for in: it is found to less than a millionth of that."""
 
+EVEN = 1e-6
+"""A tail that falls by no more than this over a burst is the same for all of it."""
 
-def share_late(work: float, dispersion: float, capacity: float, seconds: float) -> float:
+
+def share_late(work: float, dispersion: float, capacity: float, seconds: float, burst: float = 0.0) -> float:
     """Return the share of the work that waits for longer than ``seconds``, 0 .. 1.
+
+    In a burst a record waits for what came before it, and less of ``seconds`` is left for what waits by chance. Then it
+    is the mean over that part of the burst which is in time without chance. The rest of it is not counted.
 
     Args:
         work: that arrives per second.
         dispersion: variance of it per second, per unit of it, seconds.
         capacity: work per second that can be done. Below 1 one record at a time is done, more slowly.
         seconds: what is there to wait; with nothing everything is late.
+        burst: work that comes together.
     """
     if work >= capacity or seconds <= 0.0:
         return 1.0
     if dispersion <= 0.0 or work <= 0.0:
         return 0.0
     waits = math.pow(work / capacity, math.sqrt(2.0 * (max(1.0, capacity) + 1.0)) - 1.0)
-    return waits * math.exp(-2.0 * (capacity - work) * seconds / dispersion)
+    decay = 2.0 * (capacity - work) / dispersion
+    behind = min(burst / capacity, seconds)
+    if decay * behind < EVEN:
+        return waits * math.exp(-decay * seconds)
+    return waits * (math.exp(-decay * (seconds - behind)) - math.exp(-decay * seconds)) / (decay * behind)
 
 
 def capacity_in_time(work: float, dispersion: float, seconds: float, share: float) -> float:

@@ -130,8 +130,8 @@ def _late(limits: Limits, sums: Sequence[float], capacity: float) -> float:
             if apart:
                 deviation *= math.sqrt(together / mean)
             share = max(share, _overshoot(over, deviation) / mean)
-    if apart and (chance := share_late(work, apart, capacity, seconds - beside / capacity)) > NEGLIGIBLE:
-        share += chance
+    if apart and (chance := share_late(work, apart, capacity, seconds, beside)) > NEGLIGIBLE:
+        share += (1.0 - min(share, 1.0)) * chance
     return min(share, 1.0) * asked
 
 

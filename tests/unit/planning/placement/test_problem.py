@@ -129,10 +129,18 @@ def test_records_by_chance_are_late_as_a_queue_of_them_is() -> None:
 
 
 def test_what_comes_together_leaves_the_others_less_time_to_wait() -> None:
-    """A burst of 0.3 busy seconds is in time by itself; what comes by chance beside it has 0.2 s."""
+    """A burst of 0.3 busy seconds is in time by itself; what comes by chance beside it has 0.2 to 0.5 s."""
     load = Load(moved_in_time(0.5), [item(0, "a", 0.3), item(1, "a", 0.3, burst=0.3)])
     known = 0.6 * (1.0 - 0.5 / 20.0)
-    assert load.late(1.0) == pytest.approx(0.6 * share_late(known, 0.1, 1.0, 0.2))
+    assert load.late(1.0) == pytest.approx(0.6 * share_late(known, 0.1, 1.0, 0.5, 0.3))
+    assert share_late(known, 0.1, 1.0, 0.5) < load.late(1.0) / 0.6 < share_late(known, 0.1, 1.0, 0.2)
+
+
+def test_of_a_burst_that_takes_a_little_too_long_a_little_is_late() -> None:
+    """Its last twentieth. All of it was said to be, so a share of 97.5 % cost as much as one of 100 %."""
+    limits = Limits(objective_seconds=0.5, handoff_seconds=0.0, dispersion=0.006, dispersion_apart=0.006)
+    late = Load(limits, [item(0, "a", 0.525, burst=0.525)]).late(1.0)
+    assert 0.025 < late < 0.06
 
 
 def test_the_error_of_a_rate_makes_nothing_late() -> None:
@@ -155,10 +163,10 @@ def test_a_group_that_chance_makes_late_on_one_member_is_dealt_out() -> None:
 
 
 def test_a_burst_leaves_those_that_come_by_chance_less_time_also_on_one_member() -> None:
-    """A burst of 0.45 busy seconds is in time by itself. What comes beside it has 50 ms, and a thousandth is late."""
+    """A burst of 0.45 busy seconds is in time by itself. What comes beside it has as little as 50 ms."""
     limits = Limits(objective_seconds=0.5, handoff_seconds=0.0, dispersion=0.006, dispersion_apart=0.006)
     items = [item(0, "a", 0.45, burst=0.45), item(1, "a", 0.15)]
-    assert Load(limits, items).late(1.0) > 1e-4
+    assert Load(limits, items).late(1.0) > 1e-6 > Load(limits, [item(0, "a", 0.6)]).late(1.0)
     assert not Whole(Columns(items)).in_time(limits, 1.0)
     assert Whole(Columns([items[1]])).in_time(limits, 1.0)
 
