@@ -465,6 +465,20 @@ def test_records_that_are_fetched_later_are_done_later_and_leave_less_of_the_obj
         assert outcome.curves.wanted[-1] == wanted
 
 
+@pytest.mark.slow
+def test_a_lower_share_costs_less_on_bursts() -> None:
+    """Both had 99.99 % in time at 18.0 replica-minutes: all of a burst a little too long was expected late."""
+    text = "cosine:mean=215,amplitude=-150,period=150,seconds=300"
+    load = replace(parse_generator(text, 5), arrivals="burst", keys="fixed")
+    options = Options(costs=Costs(mean_seconds=0.0059), startup_seconds=1.0)
+    lower, higher = (
+        simulate(load, PlanConfig(group="g", sla_seconds=0.5, sla_share=share, startup_seconds=1.0), options)
+        for share in (0.975, 0.999)
+    )
+    assert 0.975 < lower.share_in_time < 0.99 < higher.share_in_time
+    assert lower.replica_minutes < 0.95 * higher.replica_minutes
+
+
 @pytest.mark.parametrize("seconds", [-0.1, math.inf, math.nan])
 def test_a_fetch_takes_a_time(seconds: float) -> None:
     with pytest.raises(WrongLoadError, match="fetched"):
