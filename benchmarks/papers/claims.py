@@ -168,7 +168,7 @@ _LANDAU24 = (
             what=f"its successor (JPDC 201, 2025): {told}, p99",
             table=LATENCY,
             figures=(f"{name}, p99 latency of all bytes",),
-            why="its abstract does not say of which bytes; its text was not found",
+            why="its abstract does not say of which bytes, and its text was not found: all bytes here",
         )
         for told, name in (("MWF", "mwf"), ("Kafka with as many", "kd_15"))
     ),
