@@ -1,6 +1,6 @@
 """The runs behind docs/results.md: which commit each is of, and whether what it measures has changed since.
 
-A run's row is ``| `name` | commit | date | CPU | its code since |``; the last cell is empty or says ``changed``.
+A run's row is ``| `name` | commit | date | CPU | its code since |``; the last cell says ``changed`` or ``unchanged``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["PAGE", "PublishedRun", "compared", "runs_of"]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "results.md"
 ROW = re.compile(
     r"^\| `(?P<name>[a-z0-9-]+)` \| (?P<commit>[0-9a-f]{7,40}(?: dirty)?) \| (?P<at>2\d[^|]*?) \| (?P<cpu>[A-Z]) \| "
-    r"(?P<since>changed)? ?\|$",
+    r"(?P<since>changed|unchanged) \|$",
     re.MULTILINE,
 )
 
@@ -38,7 +38,7 @@ class PublishedRun:
 
 def runs_of(text: str) -> list[PublishedRun]:
     """Return the runs that a page names, in its order."""
-    return [PublishedRun(row["name"], row["commit"], row["since"] is not None) for row in ROW.finditer(text)]
+    return [PublishedRun(row["name"], row["commit"], row["since"] == "changed") for row in ROW.finditer(text)]
 
 
 def compared(

@@ -11,16 +11,16 @@ from benchmarks.suite.suite import WITHOUT
 from architecture.tree import ROOT
 
 KNOWN = {**command.BENCHMARKS, **{benchmark.name: benchmark for benchmark in command.SPARK}}
-BY = re.compile(r"^\|.*\| (?P<by>[^|]*?),? [EX] \|$", re.MULTILINE)
+BY = re.compile(r"^\|.*\| (?P<by>[^|]*?),? [A-Z] \|$", re.MULTILINE)
 """A row's last cell: the benchmark, and the kind of CPU."""
 
 
 def test_a_run_of_older_code_is_found_unless_the_page_says_so() -> None:
     runs = runs_of(
         "| `move` | 4b2a9b88 | 2026-11-22 00:22 | E | changed |\n"
-        "| `idle` | 9e39a9f6 | 2026-11-22 02:06 | E | |\n"
-        "| `wide` | 9e739957 dirty | 2026-11-22 03:16 | E |  |\n"
-        "| `step` | 6ac24135 | 2026-11-22 02:37 | E | |\n"
+        "| `idle` | 9e39a9f6 | 2026-11-22 02:06 | E | unchanged |\n"
+        "| `wide` | 9e739957 dirty | 2026-11-22 03:16 | E | unchanged |\n"
+        "| `step` | 6ac24135 | 2026-11-22 02:37 | E | unchanged |\n"
     )
     assert runs[0] == PublishedRun("move", "4b2a9b88", marked=True)
     found = {"4b2a9b88": 5, "9e39a9f6": 2, "9e739957 dirty": None, "6ac24135": 0}
@@ -30,6 +30,13 @@ def test_a_run_of_older_code_is_found_unless_the_page_says_so() -> None:
     assert ends[0] == "changed (5)"
     assert "not known" in ends[2]
     assert ends[3] == "unchanged"
+
+
+def test_each_row_of_the_table_of_runs_is_read() -> None:
+    """Rows that said `unchanged` were none, so that no change of their code was ever found."""
+    table = PAGE.read_text().partition("## Runs")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    assert len(runs_of(table)) == len(rows) > 20
 
 
 def test_every_figure_of_the_page_has_a_run_with_its_commit() -> None:
