@@ -14,8 +14,8 @@ The measures are those of the SPEC Research Group for elasticity (Herbst, Kounev
 Changed: what happens in the first minute does not count. None of them knows of the objective as a buffer. With W of a
 minute a group with too few replicas for some seconds keeps it.
 
-A ratchet tells what can be kept at all (:data:`RATCHET`). It knows the demand curve and asks in each second for the
-most that any second has taken so far. It gives nothing back. What it has late came before the replicas could start.
+A ratchet tells what is kept by following the curve alone (:data:`RATCHET`). It asks in each second for the most that
+any second has taken so far, and gives nothing back. It has no room for what waits during a start-up, so it is no bound.
 
 Exit codes: as of :mod:`.held_out`.
 """
@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 LEVELS = 8
-"""Rates of the demand curve. Chosen: eight tell a load of five members' capacity to half a member and more."""
+"""Rates of the demand curve. Chosen: eight tell a load of five members' capacity to 0.7 of a member."""
 RATCHET = "ratchet"
 CHOICES = ("objective", "iccbdc22", "closer24", "linear (mu x W)", "keda", "hpa_cpu", RATCHET)
 AROUND_SECONDS = 10

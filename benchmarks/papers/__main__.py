@@ -39,9 +39,9 @@ tenth of the paper's (of any other). *within our spread*: the paper's figure lie
 runs. *in part*: some of a row's figures. *cannot be told*: the paper's load is not public, and what was played stands
 in for it. The last rows of a table are our own policy on the same load.
 
-No paper says how far its own runs lie apart: Li & Ku's figures are means of twenty, all others are of one run. Koper's
-data have a second run of some, and these differ widely: on query 11 Dhalion 1 s has a latency of 64.7 and 92.8 s, Varga
-v2 70 % one of 18.0 and 37.8 s.
+No paper says how far its own runs lie apart. Li & Ku's figures are means of twenty runs; of the others none is said to
+be a mean. The data that Koper's author published have a second run of some, and these differ widely: on query 11
+Dhalion 1 s has a latency of 64.7 and 92.8 s, Varga v2 70 % one of 18.0 and 37.8 s.
 
 {simulated} with the real planner, policies and packers (docs/simulator.md). `make papers REAL=1` plays CLOSER'24's W1
 and its skewed form and ICCBDC'22's experiments 1 and 2 on a real Kafka, with the reference assignors as real consumers

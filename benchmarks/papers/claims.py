@@ -1,6 +1,6 @@
 """Claims of each paper that can be held against a run: at most twelve rows a paper, our own policy last.
 
-No result stands here: every figure of a row is looked up in the tables of its experiment (:mod:`.digest`).
+Every figure of a row is looked up in the tables of its experiment (:mod:`.digest`). What stands here is the reason why.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _CLOSER24 = (
         what="W1, linear: in time / replica-minutes",
         table=_W1,
         figures=("linear, in time", "linear, replica-minutes"),
-        why="told what a replica does in a second; told what it does within W, 30 replica-minutes",
+        why="it is told what a replica does in a second, and not what it does within W",
     ),
     Claim(
         what="W1, optimal: in time / replica-minutes",

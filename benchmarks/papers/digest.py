@@ -39,7 +39,7 @@ class Claim:
 
 
 def sameness(figures: Sequence[Sequence[FigureRow]]) -> str:
-    """Say whether the paper's figures came out again, in one of the forms that were played.
+    """Say whether the paper's figures came out again, all of them in one of the forms that were played.
 
     A mean is the same that differs by no more than 2 points, of a figure in percent, or a tenth of the paper's. What
     lies between the least and the most of ours, and nothing else, is within our spread.
@@ -47,18 +47,29 @@ def sameness(figures: Sequence[Sequence[FigureRow]]) -> str:
     Args:
         figures: of each figure of a claim its rows, one for each form.
     """
-    found = [min((_sameness(row) for row in rows), key=(SAME, WITHIN, OTHER, UNSAID).index) for rows in figures]
-    found = [each for each in found if each != UNSAID]
-    if not found:
-        return UNSAID
+    judged = {
+        form: [_sameness(row) for rows in figures for row in rows if row.form == form and _comparable(row)]
+        for form in (AS_PUBLISHED, AS_RUN)
+    }
+    # A form that lacks a figure is not taken for the whole claim.
+    most = max(map(len, judged.values()))
+    found = [_together(each) for each in judged.values() if len(each) == most > 0]
+    return min(found, key=(SAME, WITHIN, PARTLY, OTHER).index, default=UNSAID)
+
+
+def _together(found: Sequence[str]) -> str:
     if OTHER in found:
         return OTHER if set(found) == {OTHER} else PARTLY
     return WITHIN if WITHIN in found else SAME
 
 
+def _comparable(row: FigureRow) -> bool:
+    return row.difference is not None
+
+
 def _sameness(row: FigureRow) -> str:
-    if row.paper is None or row.difference is None:
-        return UNSAID
+    assert row.paper is not None
+    assert row.difference is not None
     near = NEAR_POINTS if row.unit == "%" else NEAR_PART * abs(row.paper)
     if abs(row.difference) <= near:
         return SAME
@@ -100,8 +111,8 @@ def _cells(claim: Claim, figures: Sequence[Sequence[FigureRow]]) -> tuple[str, .
 
 
 def _form(figures: Sequence[Sequence[FigureRow]], form: str) -> str:
-    told = [row.ours_told for rows in figures for row in rows if row.form == form]
-    return " / ".join(told) or UNSAID
+    told = [next((row.ours_told for row in rows if row.form == form), UNSAID) for rows in figures]
+    return UNSAID if set(told) == {UNSAID} else " / ".join(told)
 
 
 def markdown(sheet: PaperTables, claims: Iterable[Claim]) -> list[str]:
@@ -109,6 +120,7 @@ def markdown(sheet: PaperTables, claims: Iterable[Claim]) -> list[str]:
     lines = [f"## {sheet.title}", "", sheet.source, ""]
     lines += [line(HEAD), line(["---"] * len(HEAD)), *(line(cells) for cells in digest(sheet, claims)), ""]
     lines += [f"- {told}" for told in sheet.setting]
+    lines += [f"- {table.title}: {table.note}" for table in sheet.tables if table.note]
     made = f"- Made by `{sheet.command}` ({sheet.seconds:,.0f} CPU seconds)."
     shown = f"`{sheet.name}.json`; `python -m benchmarks.papers.{sheet.name}` prints them."
     lines += [f"{made} All {len(sheet.tables)} tables are in {shown}", ""]

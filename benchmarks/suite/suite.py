@@ -73,7 +73,7 @@ WITHOUT = ":(exclude)"
 PRODUCT = ("agent/loadtrim_agent", "consumer_sdk/loadtrim", "examples/payments")
 CONSUMER = (*PRODUCT, f"{WITHOUT}consumer_sdk/loadtrim/simulate")
 READER = (*CONSUMER, f"{WITHOUT}consumer_sdk/loadtrim/cli", f"{WITHOUT}agent/loadtrim_agent/planning")
-"""Of a consumer that is alone, or of one that owns what it owns: nothing is to be decided."""
+"""Of a consumer that is alone: what is decided takes no part of its time that could be seen."""
 PLANNING = ("agent/loadtrim_agent/common", "agent/loadtrim_agent/planning")
 SIMULATOR = (*PLANNING, "agent/loadtrim_agent/metering", "consumer_sdk/loadtrim/simulate")
 PIPELINE = ("agent/loadtrim_agent/wire", "spark/loadtrim_spark")

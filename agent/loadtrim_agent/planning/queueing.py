@@ -22,15 +22,15 @@ __all__ = ["capacity_in_time", "share_late"]
 STEPS = 24
 """Halvings of what a capacity is looked for in: it is found to less than a millionth of that."""
 
-EVEN = 1e-6
-"""A tail that falls by no more than this over a burst is the same for all of it."""
+STEEPEST = 1e12
+"""A tail does not fall faster than by exp(-this) a second: no number overflows, and nothing is late anyhow."""
 
 
 def share_late(work: float, dispersion: float, capacity: float, seconds: float, burst: float = 0.0) -> float:
     """Return the share of the work that waits for longer than ``seconds``, 0 .. 1.
 
-    In a burst a record waits for what came before it, and less of ``seconds`` is left for what waits by chance. Then it
-    is the mean over that part of the burst which is in time without chance. The rest of it is not counted.
+    In a burst a record waits for what came before it, and less of ``seconds`` is left for what waits by chance. With a
+    burst this is the mean over the records of it that ``seconds`` has room for. The caller counts the others.
 
     Args:
         work: that arrives per second.
@@ -44,11 +44,10 @@ def share_late(work: float, dispersion: float, capacity: float, seconds: float, 
     if dispersion <= 0.0 or work <= 0.0:
         return 0.0
     waits = math.pow(work / capacity, math.sqrt(2.0 * (max(1.0, capacity) + 1.0)) - 1.0)
-    decay = 2.0 * (capacity - work) / dispersion
+    decay = min(2.0 * (capacity - work) / dispersion, STEEPEST)
     behind = min(burst / capacity, seconds)
-    if decay * behind < EVEN:
-        return waits * math.exp(-decay * seconds)
-    return waits * (math.exp(-decay * (seconds - behind)) - math.exp(-decay * seconds)) / (decay * behind)
+    last, fallen = math.exp(-decay * (seconds - behind)), decay * behind
+    return waits * last * (-math.expm1(-fallen) / fallen if fallen > 0.0 else 1.0)
 
 
 def capacity_in_time(work: float, dispersion: float, seconds: float, share: float) -> float:

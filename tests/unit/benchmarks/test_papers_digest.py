@@ -47,6 +47,13 @@ def test_a_row_of_several_figures_is_the_same_where_all_are() -> None:
     assert sameness([[other], [other]]) == "no"
 
 
+def test_the_figures_of_a_row_are_of_one_form() -> None:
+    """A share as run and a cost as published are of no run that there was."""
+    text, code = ({"form": form} for form in (AS_PUBLISHED, AS_RUN))
+    share, cost = [row(97.0, 60.0, **text), row(97.0, 97.0, **code)], [row(30.0, 30.0, **text), row(30.0, 60.0, **code)]
+    assert sameness([share, cost]) == "in part"
+
+
 def test_a_quick_run_is_not_compared() -> None:
     table = FigureTable(title="T", rows=(row(10.0, 10.0),)).apart()
     assert sameness([[table.rows[0]]]) == "-"
@@ -60,7 +67,7 @@ def sheet(*rows: FigureRow) -> PaperTables:
 def test_a_row_shows_the_figures_of_a_claim_side_by_side() -> None:
     made = sheet(row(10.0, 11.0), row(10.0, 12.0, form=AS_PUBLISHED), row(30.0, 30.0, unit="", what="c"))
     claim = Claim(what="both", table="T", figures=("a|b", "c"), why="because")
-    assert digest(made, [claim]) == [("both", "10.0 % / 30.0", "12.0 %", "11.0 % / 30.0", "yes", "because")]
+    assert digest(made, [claim]) == [("both", "10.0 % / 30.0", "12.0 % / -", "11.0 % / 30.0", "yes", "because")]
     (hidden,) = digest(made, [replace(claim, data_public=False)])
     assert hidden[4] == "cannot be told"
 
