@@ -5,8 +5,9 @@ played, and the key is the digest of what came of them. It changes where a decis
 and nowhere else. A probe takes 0.2 to 0.5 s of CPU (measured). Its digest is stored below ``out/`` under the digest of
 the sources. So it is played once for each state of the sources.
 
-A change that no probe shows keeps the key. So each run is probed with its own policy and packer, as it names them,
-beside the four handoff protocols. The load of a probe rises, falls and is noisy.
+A change that no probe shows keeps the key, but for our own policy (:func:`behaviour`). So each run is probed with its
+own policy and packer, as it names them, beside the four handoff protocols. The load of a probe rises, falls and is
+noisy.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ LOAD = "cosine:mean=150,amplitude=-120,period=30,seconds=30,noise=0.2"
 PARTITIONS, OBJECTIVE_SECONDS, COST_SECONDS, STARTUP_SECONDS = 5, 0.5, 0.0059, 1.0
 REPLICAS_AT = ((5.0, 4), (15.0, 2), (22.0, 3))
 """Chosen: up, down and up again, so that a packer has to place, to empty and to balance."""
+OWN_POLICY = "objective"
 ROOMS = ("common", "wire", "metering", "planning")
 """Rooms of the agent that a simulated run executes."""
 
@@ -88,9 +90,14 @@ SHARED = tuple(Probe("fixed", protocol=protocol) for protocol in PROTOCOLS)
 def behaviour(policy: str, packer: str, slicing: bool = False) -> str:
     """Return the digest of how the code behaves that plays a run with this policy and packer.
 
+    Of our own policy each change of a source counts. Its rules meet loads that no probe has. A mistake that made a share
+    of 97.5 % cost as much as 99.9 % kept the key, and so did its mend.
+
     Args:
         policy: name and parameters, as in the run's configuration; likewise ``packer``.
     """
+    if policy.partition(":")[0] == OWN_POLICY:
+        return source_digest()
     return _of((*SHARED, Probe("fixed", packer), Probe(policy, packer, slicing=slicing)))
 
 

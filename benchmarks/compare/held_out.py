@@ -24,7 +24,7 @@ from statistics import fmean, median
 
 import msgspec
 
-from benchmarks.behaviour import behaviour, shape, source_digest
+from benchmarks.behaviour import behaviour, shape
 from benchmarks.compare import tuning_set, verdict_set
 from benchmarks.compare.families import Drawn, draw
 from benchmarks.compare.runs import Choice, choice_of
@@ -221,12 +221,9 @@ def _code(name: str, choice: str) -> str:
 
 @lru_cache(maxsize=256)
 def run_code(name: str, choice: Choice) -> str:
-    """Return the digest of what a run depends on. Of our own policy each change of a source counts."""
+    """Return the digest of what a run depends on."""
     drawn = f"{drawn_of(name)!r} {shape(play_policy, play, outcome_of)}"
-    if choice.name == "objective":
-        behaves = source_digest()
-    else:
-        behaves = behaviour(choice.policy_for(drawn_of(name).scenario), choice.packer, choice.slicing)
+    behaves = behaviour(choice.policy_for(drawn_of(name).scenario), choice.packer, choice.slicing)
     return f"{behaves}-{hashlib.sha256(drawn.encode()).hexdigest()[:12]}"
 
 

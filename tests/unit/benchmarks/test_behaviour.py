@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import behaviour as module
-from benchmarks.behaviour import behaviour, shape
+from benchmarks.behaviour import Probe, behaviour, shape
 
 from loadtrim_agent.planning.sizing import need
 
@@ -24,17 +24,24 @@ def key(monkeypatch: pytest.MonkeyPatch, sources: str) -> str:
     """As another process finds it, whose sources have that digest."""
     monkeypatch.setattr(module, "_played", {})
     monkeypatch.setattr(module, "source_digest", lambda: sources)
-    return behaviour("objective", "trim")
+    return module._of((Probe("objective", "trim"),))
 
 
 @pytest.mark.slow
-def test_a_comment_in_the_planner_keeps_the_key_and_a_constant_that_decides_does_not(
+def test_a_comment_keeps_the_key_and_a_constant_that_shows_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = key(monkeypatch, "before")
     assert key(monkeypatch, "with a comment") == before
     monkeypatch.setattr(need, "RATE_SHARE", 0.5)
     assert key(monkeypatch, "with another constant") != before
+
+
+def test_each_change_of_a_source_is_one_of_our_own_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mend of sizing that no probe showed kept the results that it changed."""
+    for sources in ("before", "with a mend"):
+        monkeypatch.setattr(module, "source_digest", lambda sources=sources: sources)
+        assert behaviour("objective:postpone=0", "trim") == behaviour("objective", "trim", slicing=True) == sources
 
 
 @pytest.mark.slow
