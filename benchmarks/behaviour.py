@@ -90,8 +90,8 @@ SHARED = tuple(Probe("fixed", protocol=protocol) for protocol in PROTOCOLS)
 def behaviour(policy: str, packer: str, slicing: bool = False) -> str:
     """Return the digest of how the code behaves that plays a run with this policy and packer.
 
-    Of our own policy each change of a source counts. Its rules meet loads that no probe has. A mistake that made a share
-    of 97.5 % cost as much as 99.9 % kept the key, and so did its mend.
+    Of our own policy each change of a source counts. Its rules meet loads that no probe has. A mistake that made 97.5 %
+    cost as much as 99.9 % kept the key, and so did its mend.
 
     Args:
         policy: name and parameters, as in the run's configuration; likewise ``packer``.
