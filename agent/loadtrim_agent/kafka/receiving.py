@@ -66,7 +66,14 @@ class AnswersProtocol(asyncio.BufferedProtocol):
 
     @classmethod
     def take_over(cls, connection: Any) -> None:
-        """Let a connection receive so from now on; one that does already is left alone."""
+        """Let a connection receive so from now on; one that does already is left alone.
+
+        Raises:
+            KafkaConnectionError: it was closed meanwhile.
+        """
+        if connection._writer is None:
+            # The broker took it, and it was lost before anybody could use it.
+            raise KafkaConnectionError("the connection was lost while it was made")
         transport = connection._writer.transport
         before = transport.get_protocol()
         if not isinstance(before, cls):

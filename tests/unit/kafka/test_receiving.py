@@ -238,3 +238,13 @@ async def test_an_answer_to_another_request_that_cannot_be_read_closes_the_conne
         with pytest.raises(KafkaConnectionError):
             await answer_of(connection.send(ApiVersionRequest()))
         assert closed.reasons == [CloseReason.OUT_OF_SYNC]
+
+
+async def test_a_connection_that_is_lost_while_it_is_made_is_one_that_failed() -> None:
+    """Found by three minutes of faults: the consumer ended with an AttributeError."""
+    server = await asyncio.start_server(Broker().serve, "127.0.0.1", 0)
+    async with server:
+        connection = await create_conn("127.0.0.1", server.sockets[0].getsockname()[1])
+        connection.close(reason=CloseReason.CONNECTION_BROKEN)
+        with pytest.raises(KafkaConnectionError, match="lost while it was made"):
+            AnswersProtocol.take_over(connection)
