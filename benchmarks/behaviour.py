@@ -28,9 +28,8 @@ import msgspec
 import loadtrim
 import loadtrim_agent
 from loadtrim.simulate import PROTOCOLS, Costs, Load, Options, PlanConfig, parse_generator, protocol_of, simulate
-from loadtrim_agent.planning.registry import PACKERS, POLICIES
 
-__all__ = ["behaviour", "behaviour_of_all", "shape", "source_digest"]
+__all__ = ["behaviour", "shape", "source_digest"]
 
 FILE = Path(__file__).resolve().parents[1] / "out" / "behaviour.json"
 LOAD = "cosine:mean=150,amplitude=-120,period=30,seconds=30,noise=0.2"
@@ -99,12 +98,6 @@ def behaviour(policy: str, packer: str, slicing: bool = False) -> str:
     if policy.partition(":")[0] == OWN_POLICY:
         return source_digest()
     return _of((*SHARED, Probe("fixed", packer), Probe(policy, packer, slicing=slicing)))
-
-
-def behaviour_of_all() -> str:
-    """Return the digest over every policy and packer with their defaults."""
-    policies = tuple(Probe(name) for name in sorted(POLICIES))
-    return _of((*SHARED, *(Probe("fixed", name) for name in sorted(PACKERS)), *policies))
 
 
 def shape(*of: Path | Callable[..., Any]) -> str:

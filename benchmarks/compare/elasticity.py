@@ -43,7 +43,7 @@ from benchmarks.compare.held_out import (
     drawn_of,
     fixed_choice,
     keeps,
-    names_of,
+    loads_of,
     outcome_of,
     run_code,
 )
@@ -223,6 +223,10 @@ def _code(job: ElasticityJob) -> str:
     return hashlib.sha256(f"{runs} {made} {chosen}".encode()).hexdigest()[:24]
 
 
+def _job_of(found: LoadElasticity) -> ElasticityJob:
+    return ElasticityJob(found.name, found.seed, tuple(found.by_choice))
+
+
 def means(found: Iterable[LoadElasticity]) -> dict[str, Elasticity]:
     """Return each policy's measures, means over the loads."""
     by: dict[str, list[Elasticity]] = {}
@@ -259,20 +263,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--each", action="store_true", help="tell each load and its demand curve, too")
     given = parser.parse_args(arguments)
     choices = tuple(name for name in given.policies.split(";") if name)
-    families = [name for name in given.families.split(",") if name]
-    jobs = [
-        ElasticityJob(name, seed, choices)
-        for name in names_of(given.set, families, given.seeds)
-        for seed in range(1, given.runs + 1)
-    ]
+    jobs = [ElasticityJob(name, seed, choices) for name, seed in loads_of(given)]
     path = OUT / f"elasticity-{given.set}.jsonl"
-    kept = kept_results(
-        path, LoadElasticity, jobs, lambda each: ElasticityJob(each.name, each.seed, tuple(each.by_choice)), _code
-    )
+    kept = kept_results(path, LoadElasticity, jobs, _job_of, _code)
     print(f"{len(kept)} of {len(jobs)} loads are kept in {path}", file=sys.stderr)
     missing = [job for job in jobs if job not in kept]
     for result, took in play_each(play, missing, path, given.processes, given.seconds):
-        kept[ElasticityJob(result.name, result.seed, tuple(result.by_choice))] = result
+        kept[_job_of(result)] = result
         print(f"{len(kept)}/{len(jobs)} {took:5.0f} s  {_curve(result)}", file=sys.stderr, flush=True)
     if given.json:
         print(msgspec.json.encode(list(kept.values())).decode())

@@ -43,6 +43,7 @@ __all__ = [
     "fixed_choice",
     "jobs_of",
     "keeps",
+    "loads_of",
     "names_of",
     "outcome_of",
     "play",
@@ -315,10 +316,15 @@ def add_arguments(parser: argparse.ArgumentParser, choices: Sequence[str]) -> No
     parser.add_argument("--seconds", type=float, default=math.inf, metavar="S", help="begin nothing new after this")
 
 
-def jobs_of(given: argparse.Namespace, choices: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Return (load, policy, seed) of each run, from what :func:`add_arguments` has added."""
+def loads_of(given: argparse.Namespace) -> list[tuple[str, int]]:
+    """Return (load, seed) of all that is played, from what :func:`add_arguments` has added."""
     names = names_of(given.set, [name for name in given.families.split(",") if name], given.seeds)
-    return [(name, choice, seed) for name in names for seed in range(1, given.runs + 1) for choice in choices]
+    return [(name, seed) for name in names for seed in range(1, given.runs + 1)]
+
+
+def jobs_of(given: argparse.Namespace, choices: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Return (load, policy, seed) of each run, likewise."""
+    return [(name, choice, seed) for name, seed in loads_of(given) for choice in choices]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from benchmarks.behaviour import behaviour_of_all, shape
+from benchmarks.behaviour import shape, source_digest
 from benchmarks.papers.table import PaperTables, Plot, text
 from benchmarks.run_cache import end_with_parent
 
@@ -128,11 +128,14 @@ def measured(experiment: Experiment, quick: bool, processes: int, folder: Path |
 
 
 def code_of(name: str) -> str:
-    """Return the digest of what an experiment's figures depend on: its modules, and how simulated runs behave."""
+    """Return the digest of what an experiment's figures depend on: its modules, and all that a simulated run executes.
+
+    Our own policy is among what is played, so each change of a source counts.
+    """
     here = Path(__file__).parent
     common = ("own_policy.py", "runner.py", "traces.py")
     modules = shape(*sorted(here.glob(f"{name}*.py")), *(here / file for file in common))
-    return f"{modules[:8]}{behaviour_of_all()[:8]}"
+    return f"{modules[:8]}{source_digest()[:8]}"
 
 
 def _cpu_seconds() -> float:

@@ -48,7 +48,7 @@ def sameness(figures: Sequence[Sequence[FigureRow]]) -> str:
         figures: of each figure of a claim its rows, one for each form.
     """
     judged = {
-        form: [_sameness(row) for rows in figures for row in rows if row.form == form and _comparable(row)]
+        form: [_sameness(row) for rows in figures for row in rows if row.form == form and row.difference is not None]
         for form in (AS_PUBLISHED, AS_RUN)
     }
     # A form that lacks a figure is not taken for the whole claim.
@@ -61,10 +61,6 @@ def _together(found: Sequence[str]) -> str:
     if OTHER in found:
         return OTHER if set(found) == {OTHER} else PARTLY
     return WITHIN if WITHIN in found else SAME
-
-
-def _comparable(row: FigureRow) -> bool:
-    return row.difference is not None
 
 
 def _sameness(row: FigureRow) -> str:

@@ -12,7 +12,7 @@ from benchmarks.papers.runner import SimulatedResult
 def _behaviour_is_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (runs, runner):
         monkeypatch.setattr(module, "behaviour", lambda *given: repr(given))
-    monkeypatch.setattr(bench, "behaviour_of_all", lambda: "unchanged")
+    monkeypatch.setattr(bench, "source_digest", lambda: "unchanged")
 
 
 @pytest.fixture
