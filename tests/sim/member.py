@@ -181,8 +181,9 @@ class SimMember:
         if self.gone:
             return
         thawed, self.frozen, self.stalled = self.frozen, False, False
-        self._queue.extend(self._inbox)
-        self._inbox.clear()
+        # One callback of the loop each: what follows from one comes before the next.
+        while self._inbox:
+            self.feed(self._inbox.popleft())
         self.feed(lambda now: e.TickEvent(now=now))
         if thawed:
             self.user.thaw()
