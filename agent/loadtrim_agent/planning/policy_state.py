@@ -19,7 +19,10 @@ import msgspec
 
 from loadtrim_agent.wire.ranges import REPLICAS_MAX
 
-__all__ = ["PolicyState", "StatePart", "read_state", "written_state"]
+__all__ = ["DIGITS", "PolicyState", "StatePart", "read_state", "written_state"]
+
+DIGITS = 6
+"""Sums and means of a state are rounded to so many digits: every decision carries them."""
 
 
 class StatePart(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import field, structs
 
-from ..policy_state import StatePart
+from ..policy_state import DIGITS, StatePart
 from .policy import View
 
 __all__ = ["ScalingEffect", "before_up", "watch"]
@@ -28,14 +28,12 @@ class ScalingEffect(StatePart, frozen=True, kw_only=True):
 
     done_rate: float | None = None
     """Records done per second, smoothed."""
-    up_from: float | None = None
-    """Replicas before the last up."""
+    up_from: int | None = None
+    """Replicas before an up of a saturated group; None: no effect is to be judged."""
     up_rate: float | None = None
-    """``done_rate`` before the last up."""
-    up_saturated: float | None = None
-    """1: the group was saturated at the last up, and its effect is still to be judged."""
+    """``done_rate`` before it."""
     up_there_at: float | None = None
-    """When every member owned something after the last up; 0 or None: not yet."""
+    """When every member owned something after it; None: not yet."""
     ineffective_until: float | None = field(name="futile_until", default=None)
     """Until when no more replicas are asked for."""
     ineffective_seconds: float | None = field(name="futile_seconds", default=None)
@@ -48,13 +46,14 @@ def before_up(view: View, state: ScalingEffect) -> ScalingEffect:
     """Return the state with what has to be known to judge later whether the replicas helped."""
     estimate = view.estimate
     saturated = estimate.backlog + estimate.late >= view.config.sla_seconds * view.capacity(view.replicas)
-    return structs.replace(
-        state,
-        up_from=float(view.replicas),
-        up_rate=estimate.throughput if state.done_rate is None else state.done_rate,
-        up_saturated=float(saturated),
-        up_there_at=0.0,
-    )
+    if not saturated:
+        return _judged(state)
+    rate = estimate.throughput if state.done_rate is None else state.done_rate
+    return structs.replace(state, up_from=view.replicas, up_rate=rate, up_there_at=None)
+
+
+def _judged(state: ScalingEffect) -> ScalingEffect:
+    return structs.replace(state, up_from=None, up_rate=None, up_there_at=None)
 
 
 def watch(view: View, state: ScalingEffect) -> tuple[ScalingEffect, int]:
@@ -68,21 +67,21 @@ def watch(view: View, state: ScalingEffect) -> tuple[ScalingEffect, int]:
     """
     done = view.estimate.throughput
     smoothed = (1.0 - THROUGHPUT_WEIGHT) * (done if state.done_rate is None else state.done_rate)
-    done_rate = smoothed + THROUGHPUT_WEIGHT * done
+    done_rate = round(smoothed + THROUGHPUT_WEIGHT * done, DIGITS)
     state = structs.replace(state, done_rate=done_rate)
     if view.now < (state.ineffective_until or 0.0):
         # A leader of an older version has left the time alone.
         return state, view.replicas if state.ineffective_replicas is None else state.ineffective_replicas
-    start = state.up_from or 0.0
-    if not state.up_saturated or view.replicas <= start:
+    start, rate = state.up_from, state.up_rate or 0.0
+    if start is None or view.replicas <= start:
         return state, 0
-    if not state.up_there_at and _all_own(view):
+    if state.up_there_at is None and _all_own(view):
         state = structs.replace(state, up_there_at=view.now)
-    if view.now - (state.up_there_at or view.now) < SETTLE_SECONDS:
+    if state.up_there_at is None or view.now - state.up_there_at < SETTLE_SECONDS:
         return state, 0
-    state = structs.replace(state, up_saturated=0.0)
+    state = _judged(state)
     backlog = view.estimate.backlog + view.estimate.late
-    should = (state.up_rate or 0.0) * (1.0 + EFFECT_SHARE * (view.replicas / start - 1.0)) if start else 0.0
+    should = rate * (1.0 + EFFECT_SHARE * (view.replicas / start - 1.0)) if start else 0.0
     if backlog < view.config.sla_seconds * view.capacity(view.replicas) or done_rate >= should:
         return structs.replace(state, ineffective_seconds=None), 0
     seconds = SECONDS if state.ineffective_seconds is None else state.ineffective_seconds

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import field, structs
 
-from ..policy_state import StatePart
+from ..policy_state import DIGITS, StatePart
 from .need import STAY, divided, pool_of
 from .policy import View
 
@@ -19,8 +19,6 @@ which the objective's share is kept (:func:`least_benefit`), unless the paramete
 Chosen."""
 HISTORY_SECONDS = 600.0
 """The share is to be kept over about this time. Chosen."""
-DIGITS = 6
-"""Every decision carries these sums in its state, rounded to so many digits."""
 DOWN_MARGIN = 1.03
 """Fewer replicas must do for so many times what is expected. Chosen."""
 
@@ -35,7 +33,7 @@ class BenefitHistory(StatePart, frozen=True, kw_only=True):
     replicas: dict[float, int] = field(name="with", default_factory=dict)
     """Benefit -> replicas that there would be, where it is not as many as with the next smaller one."""
     overdue: dict[float, float] = field(name="late", default_factory=dict)
-    """Benefit -> work that would have been overdue; not there: none."""
+    """Benefit -> work that would have been overdue, where it is not as much as with the next smaller one, or none."""
 
 
 def _held(view: View, pools: Sequence[tuple[int, float]], benefit: float, before: int) -> int:
@@ -78,6 +76,7 @@ def least_benefit(view: View, state: BenefitHistory, wanted: int | None) -> tupl
     # The least also where the share is missed with every one of them: a replica that brings nothing keeps no share.
     chosen = BENEFITS[-1]
     before, there = view.replicas if wanted is None else wanted, 0
+    late_before = late_there = 0.0
     replicas: dict[float, int] = {}
     overdue: dict[float, float] = {}
     for benefit in reversed(BENEFITS):
@@ -87,9 +86,11 @@ def least_benefit(view: View, state: BenefitHistory, wanted: int | None) -> tupl
             replicas[benefit] = held  # else as many as with the smaller benefit
         there = held
         now = view.late(held, level / total) if total > 0 else 0.0
-        late = round(state.overdue.get(benefit, 0.0) * keep + now, DIGITS)
-        if late > 0:
+        late_before = state.overdue.get(benefit, late_before)
+        late = round(late_before * keep + now, DIGITS)
+        if late != late_there:
             overdue[benefit] = late
+        late_there = late
         if late + onward * now <= permitted:
             chosen = benefit
     return structs.replace(state, at=view.now, work=work, replicas=replicas, overdue=overdue), chosen

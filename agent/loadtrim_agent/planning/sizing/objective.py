@@ -91,7 +91,7 @@ class Objective:
         needs = [_asked(view, peak, wanted, benefit) for peak in _peaks(view, answers)]
         need = max(needs, key=lambda entry: entry.replicas)
         effect, ineffective = watch(view, state.effect)
-        need = _within_twice(view, need, wanted, judged=not effect.up_saturated)
+        need = _within_twice(view, need, wanted, judged=effect.up_from is None)
         stabilization = state.stabilization
         if need.replicas > wanted and answers >= ANSWERS and need.replicas < view.replicas_max:
             sizing, stabilization = _postponed(view, stabilization, wanted, need)
