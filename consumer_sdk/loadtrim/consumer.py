@@ -155,6 +155,7 @@ class Consumer:
 
         An exception in the block leaves the record undone. Nothing from it on is committed until a later block around
         it ends well, or :meth:`done` is called. A record that went to another member is theirs: nothing is told.
+        Of several blocks that are open around one record the end of the last one counts.
 
         Args:
             message: as it was handed out. Enter the block before anything is awaited.

@@ -20,6 +20,10 @@ class WorkTarget(Protocol):
 
     def work_on(self, message: ConsumerRecord[Any, Any]) -> bool: ...
 
+    def enter(self, message: ConsumerRecord[Any, Any]) -> bool: ...
+
+    def leave(self, message: ConsumerRecord[Any, Any]) -> bool: ...
+
     def done(self, message: ConsumerRecord[Any, Any]) -> bool: ...
 
     def give_up(self, message: ConsumerRecord[Any, Any]) -> bool: ...
@@ -39,6 +43,12 @@ class Worked:
 
     def work_on(self, message: ConsumerRecord[Any, Any]) -> bool:
         return self._tell(message, Telling.work_on)
+
+    def enter(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return self._tell(message, Telling.enter)
+
+    def leave(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return self._tell(message, Telling.leave)
 
     def done(self, message: ConsumerRecord[Any, Any]) -> bool:
         return self._tell(message, Telling.done)
@@ -70,6 +80,12 @@ class Untold:
     def work_on(self, message: ConsumerRecord[Any, Any]) -> bool:
         return _nothing(message)
 
+    def enter(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return _nothing(message)
+
+    def leave(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return _nothing(message)
+
     def done(self, message: ConsumerRecord[Any, Any]) -> bool:
         return _nothing(message)
 
@@ -90,7 +106,8 @@ def _check(message: object) -> None:
 class Work:
     """A block around what is done with one record: ``async with consumer.work(message):``.
 
-    Where the block ends with an exception, or is cancelled, the record is not done.
+    Where the block ends with an exception, or is cancelled, the record is not done. Of several blocks that are open
+    around one record the end of the last one counts.
 
     Args:
         target: the consumer.
@@ -105,13 +122,13 @@ class Work:
         target.work_on(message)
 
     async def __aenter__(self) -> ConsumerRecord[Any, Any]:
-        self._target.work_on(self._record)
+        self._target.enter(self._record)
         return self._record
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._target.done(self._record)
+            self._target.leave(self._record)
         else:
             self._target.give_up(self._record)

@@ -33,12 +33,14 @@ class PendingRecords:
     Cost: O(1) for each record that is handed out, and for each that is told, in whatever order.
     """
 
-    __slots__ = ("_given_up", "_records", "_taken_at_sum", "_timed", "reported_done")
+    __slots__ = ("_blocks", "_given_up", "_records", "_taken_at_sum", "_timed", "reported_done")
 
     def __init__(self) -> None:
         self._records: OrderedDict[int, Pending] = OrderedDict()
         self._given_up: set[int] = set()
         """User code failed with these: they are not done, and nobody works on them."""
+        self._blocks: dict[int, int] = {}
+        """Blocks of user code that are open around a record. Invariant: above 0, of records that are pending."""
         self._timed = 0
         """Records that are worked on."""
         self._taken_at_sum = 0.0
@@ -84,6 +86,17 @@ class PendingRecords:
         self._records[offset] = pending
         self._time(pending, 1)
 
+    def enter(self, offset: int) -> None:
+        """Note that a block around a pending record begins."""
+        self._blocks[offset] = self._blocks.get(offset, 0) + 1
+
+    def leave(self, offset: int) -> bool:
+        """Note that a block around a pending record has ended. Return whether it was the last one."""
+        more = self._blocks.pop(offset, 1) - 1
+        if more:
+            self._blocks[offset] = more
+        return not more
+
     def find(self, record: Any) -> bool:
         """Return whether a record is pending."""
         return record.offset in self._records
@@ -93,6 +106,7 @@ class PendingRecords:
         pending = self._records.pop(offset, None)
         if pending is None:
             return False
+        self._blocks.pop(offset, None)
         if offset in self._given_up:
             self._given_up.discard(offset)
         else:
@@ -116,6 +130,7 @@ class PendingRecords:
         """Forget what is pending: user code moved the position."""
         self._records.clear()
         self._given_up.clear()
+        self._blocks.clear()
         self._timed, self._taken_at_sum = 0, 0.0
 
     def _time(self, pending: Pending, records: int) -> None:

@@ -28,6 +28,7 @@ class Telling:
     pending one is done. The first word is of what is in hand as well, be it a batch.
     The first calls of all let the loop turn before they make a record done, so that a task that was made of it begins.
     A program whose tasks begin with :meth:`work_on` is right from its first record on.
+    Several blocks may be open around one record: then the end of the last one counts.
 
     Args:
         buffer: that hands the records out.
@@ -63,31 +64,54 @@ class Telling:
         self.settle(stream)
         return True
 
+    def enter(self, record: Any) -> bool:
+        """Note that a block around a record begins. Returns as :meth:`work_on`."""
+        if (found := self._find(record)) is None:
+            return False
+        stream, pending = found
+        pending.enter(record.offset)
+        pending.worked_on(record.offset)
+        self.settle(stream)
+        return True
+
+    def leave(self, record: Any) -> bool:
+        """Note that a block around a record has ended well: it is done, unless another block goes on.
+
+        Returns as :meth:`done`.
+        """
+        if (found := self._find(record)) is None:
+            return False
+        stream, pending = found
+        return self._done(stream, pending, record.offset) if pending.leave(record.offset) else True
+
     def done(self, record: Any) -> bool:
-        """Take it that a record is done.
+        """Take it that a record is done, whatever blocks are open around it.
 
         Returns:
             False: it was done already, or it is not this member's any more.
         """
         if (found := self._find(record)) is None:
             return False
-        stream, pending = found
-        pending.done(record.offset, boot_time())
-        self.settle(stream)
-        # Of a partition that was lost it ends the wait for the record, and its next owner is handed it again.
-        return self._buffer.streams.get(stream.partition) is stream
+        return self._done(*found, record.offset)
 
     def give_up(self, record: Any) -> bool:
-        """Nobody works on a record any more, though it is not done: nothing from it on is committed.
+        """Nobody works on a record any more, though it is not done, unless another block around it goes on.
 
-        Returns as :meth:`work_on`.
+        Nothing from it on is committed. Returns as :meth:`work_on`.
         """
         if (found := self._find(record)) is None:
             return False
         stream, pending = found
-        pending.given_up(record.offset)
-        self.settle(stream)
+        if pending.leave(record.offset):
+            pending.given_up(record.offset)
+            self.settle(stream)
         return True
+
+    def _done(self, stream: Stream, pending: PendingRecords, offset: int) -> bool:
+        pending.done(offset, boot_time())
+        self.settle(stream)
+        # Of a partition that was lost it ends the wait for the record, and its next owner is handed it again.
+        return self._buffer.streams.get(stream.partition) is stream
 
     def settle(self, stream: Stream) -> None:
         """Follow from what is pending what is in hand, and tell the agent when that is nothing."""

@@ -20,7 +20,7 @@ def worked_of(buffer: Any, *, alive: bool = True) -> Worked:
 @pytest.mark.parametrize("what", [b"value", None, 7, ("topic", 0, 1)])
 async def test_only_records_can_be_told_of(what: Any) -> None:
     for target in (worked_of(handout_of(ONE)), Untold()):
-        for tell in (target.work_on, target.done, target.give_up):
+        for tell in (target.work_on, target.enter, target.leave, target.done, target.give_up):
             with pytest.raises(TypeError, match="is no record"):
                 tell(what)
 
@@ -86,6 +86,47 @@ async def test_blocks_within_and_after_each_other_count_once() -> None:
         ...
     assert (stream.done, stream.in_hand) == (1, None)
     assert not worked.done(record)
+
+
+async def test_a_record_that_several_blocks_are_around_is_done_when_the_last_has_ended() -> None:
+    """Two tasks worked on one record: the end of the first one's block committed it under the other."""
+    buffer = handout_of(ONE)
+    worked, stream = worked_of(buffer), buffer.streams[ONE]
+    record = buffer.take_one()
+    async with Work(worked, record):
+        async with Work(worked, record):
+            ...
+        assert (stream.done, stream.in_hand) == (0, 0)
+        with pytest.raises(ValueError, match="cannot"):
+            async with Work(worked, record):
+                raise ValueError("cannot")
+        assert (stream.done, stream.in_hand) == (0, 0), "a leave waits for the block that goes on"
+    assert (stream.done, stream.in_hand) == (1, None)
+
+
+async def test_of_several_blocks_around_a_record_the_end_of_the_last_counts() -> None:
+    buffer = handout_of(ONE)
+    worked, stream = worked_of(buffer), buffer.streams[ONE]
+    record = buffer.take_one()
+    with pytest.raises(ValueError, match="cannot"):
+        async with Work(worked, record):
+            async with Work(worked, record):
+                ...
+            raise ValueError("cannot")
+    assert (stream.done, stream.in_hand) == (0, None)
+    async with Work(worked, record):
+        ...
+    assert (stream.done, stream.in_hand) == (1, None), "of blocks that have ended nothing is kept"
+
+
+async def test_to_say_that_a_record_is_done_counts_within_its_blocks_too() -> None:
+    buffer = handout_of(ONE)
+    worked, stream = worked_of(buffer), buffer.streams[ONE]
+    record = buffer.take_one()
+    async with Work(worked, record), Work(worked, record):
+        assert worked.done(record)
+        assert (stream.done, stream.in_hand) == (1, None)
+    assert (stream.done, stream.in_hand) == (1, None)
 
 
 async def test_another_thread_tells_in_the_loop() -> None:
