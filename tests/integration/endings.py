@@ -6,17 +6,23 @@ import asyncio
 import os
 import signal
 import sys
+import textwrap
 import time
+from contextlib import suppress
+from typing import Any
 
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import CommitFailedError, ConsumerStoppedError
 
 from loadtrim import Consumer, IncrementalRebalanceListener
+from loadtrim.testing.cluster import create_topic
+from pages.blocks import blocks
 
 BOOTSTRAP, TOPIC, GROUP = sys.argv[2:5]
 
 
-def consumer(group: str = GROUP) -> Consumer:
-    return Consumer(TOPIC, bootstrap_servers=BOOTSTRAP, group_id=group, auto_offset_reset="earliest")
+def consumer(group: str = GROUP, **options: Any) -> Consumer:
+    return Consumer(TOPIC, bootstrap_servers=BOOTSTRAP, group_id=group, auto_offset_reset="earliest", **options)
 
 
 def got(message: object) -> None:
@@ -112,6 +118,28 @@ async def told_by_the_error() -> None:
                     got(messages)
         except ConsumerStoppedError:
             print("stopped", flush=True)
+
+
+async def exactly_once() -> None:
+    """The loop of docs/compatibility.md as it stands there."""
+
+    def transform(record: Any) -> Any:
+        got(record)
+        return record.value
+
+    (loop,) = [block.text for block in blocks() if block.section == "Exactly-once" and block.language == "python"]
+    names: dict[str, Any] = {
+        "consumer": consumer(enable_auto_commit=False),
+        "producer": AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=GROUP),
+        "transform": transform,
+        "suppress": suppress,
+        "CommitFailedError": CommitFailedError,
+        "ConsumerStoppedError": ConsumerStoppedError,
+    }
+    output = await create_topic(BOOTSTRAP)
+    loop = loop.replace('"output"', f'"{output}"')
+    exec("async def loop():\n" + textwrap.indent(loop, "    "), names)
+    await names["loop"]()
 
 
 async def own_handler_later() -> None:

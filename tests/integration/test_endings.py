@@ -85,6 +85,7 @@ async def members_of(kafka: Cluster, group: str) -> int:
         ("plain", 0, ""),
         ("two_consumers", 0, ""),
         ("told_by_the_error", 0, "stopped"),
+        ("exactly_once", 0, ""),
         ("iterated_again_and_again", 1, "Leave the loop around async for"),
         ("started_again_and_again", 1, "no consumer is started"),
         ("whatever_is_raised", -signal.SIGTERM, "it is ended now"),
