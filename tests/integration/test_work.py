@@ -158,6 +158,29 @@ async def test_a_thread_may_tell(quick_kafka: Cluster) -> None:
         assert await consumer.committed(at) == 1
 
 
+@pytest.mark.parametrize("in_hand", [False, True])
+async def test_a_consumer_whose_loop_is_closed_is_stopped_in_another(quick_kafka: Cluster, in_hand: bool) -> None:
+    """Nobody goes on with the record in hand, so the stop does not wait for it, and the next owner is handed it."""
+    topic, group = quick_kafka.create_topic(), new_group()
+    await send(quick_kafka, topic, ["0"])
+
+    async def begin() -> tuple[Consumer, object]:
+        consumer = make(quick_kafka, topic, group=group, settings=Settings(http="off", drain_seconds=2 * WAIT_SECONDS))
+        await consumer.start()
+        return consumer, await consumer.getone() if in_hand else None
+
+    def consume() -> None:
+        consumer, message = asyncio.run(begin())
+        if in_hand:
+            assert not consumer.done(message)  # type: ignore[arg-type]
+        asyncio.run(asyncio.wait_for(consumer.stop(), WAIT_SECONDS))
+        assert consumer.assignment() == set()
+
+    await asyncio.to_thread(consume)
+    async with asyncio.timeout(WAIT_SECONDS), make(quick_kafka, topic, group=group) as other:
+        assert (await other.getone()).value == b"0"
+
+
 async def test_only_records_can_be_told_of(quick_kafka: Cluster) -> None:
     async with make(quick_kafka, quick_kafka.create_topic(), group=new_group()) as consumer:
         with pytest.raises(TypeError, match="is no record"):

@@ -46,6 +46,7 @@ def test_units_are_instances() -> None:
         leader="a",
         members={
             "d": MemberState(),
+            "e": MemberState(instance=None),
             "c": MemberState(instance="x", leaving=True),
             "a": MemberState(instance="x"),
             "b": MemberState(instance="y", leaving=True),

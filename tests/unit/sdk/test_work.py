@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,14 @@ async def test_only_records_can_be_told_of(what: Any) -> None:
         for tell in (target.work_on, target.enter, target.leave, target.done, target.give_up):
             with pytest.raises(TypeError, match="is no record"):
                 tell(what)
+
+
+async def test_a_copy_of_a_record_will_do() -> None:
+    """A pool of processes returns one."""
+    buffer = handout_of(ONE)
+    record = pickle.loads(pickle.dumps(buffer.take_one()))
+    assert worked_of(buffer).done(record)
+    assert (buffer.streams[ONE].done, buffer.streams[ONE].in_hand) == (1, None)
 
 
 async def test_before_the_start_nothing_is_known() -> None:
@@ -108,11 +117,15 @@ async def test_of_several_blocks_around_a_record_the_end_of_the_last_counts() ->
     buffer = handout_of(ONE)
     worked, stream = worked_of(buffer), buffer.streams[ONE]
     record = buffer.take_one()
-    with pytest.raises(ValueError, match="cannot"):
+
+    async def fail() -> None:
         async with Work(worked, record):
             async with Work(worked, record):
                 ...
             raise ValueError("cannot")
+
+    with pytest.raises(ValueError, match="cannot"):
+        await fail()
     assert (stream.done, stream.in_hand) == (0, None)
     async with Work(worked, record):
         ...

@@ -266,6 +266,16 @@ def test_money_is_told_beside_a_fixed_group(capsys: pytest.CaptureFixture[str]) 
     assert "cost" not in nothing["runs"][0]
 
 
+@pytest.mark.slow
+def test_records_that_take_long_are_given_as_many_replicas_as_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three do it at 29.8 replica-minutes. The group had six, which came and went: 58.4."""
+    words = ["--cost", "4s", "--sla", "20", "--startup", "3", "--partitions", "6", "--replicas", "1", "--seeds", "2"]
+    (run,) = told(["simulate", "constant:rate=0.6,seconds=600", *words], capsys)["runs"]
+    assert run["share_in_time_min"] == 1.0
+    assert run["replica_minutes"] <= 33.0
+    assert run["ups"] + run["downs"] <= 4
+
+
 def test_a_load_without_a_record_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "load.csv"
     path.write_text("time,records\n0,0\n1,0\n")
