@@ -21,8 +21,11 @@ GROUP_FORBIDDEN = 30
 CONTROL_PARTITIONS = 2
 _CHECKED = ("cleanup.policy", "message.timestamp.type")
 """Settings of the control topic without which a group does not work; the others may be chosen."""
-_OF_ONE_BROKER, _COORDINATOR, _CONTROL, _METADATA, _EACH = 13, 4, 5, 3, 2
-"""Connections of a member. Measured: docs/operations.md."""
+_COORDINATOR, _CONTROL, _METADATA, _EACH = 4, 5, 3, 3
+"""Connections that a member has at most, by what is asked for. The last are to each broker, for what is fetched.
+Derived: one for each kind of request, since one waits for no other."""
+_IDLE, _BUSY = 3, 5
+"""Connections of a member to the only broker of a cluster. Measured: docs/decisions/control-topic.md."""
 
 
 class Verdict(enum.StrEnum):
@@ -93,9 +96,14 @@ def checkup(needs: Needs, rights: ClusterRights, settings: Mapping[str, str] | N
 
 def _brokers(needs: Needs, rights: ClusterRights) -> Finding:
     count = rights.brokers
-    each = _OF_ONE_BROKER if count == 1 else _COORDINATOR + _CONTROL + _METADATA + _EACH * count
+    most = _COORDINATOR + _CONTROL + _METADATA + _EACH * count
     what = "1 broker answers" if count == 1 else f"{count} brokers answer"
-    detail = f"{what} at {needs.bootstrap}; a member has up to {each} connections to them"
+    number = (
+        f"{_IDLE} to {_BUSY} connections to it, for moments up to {most}"
+        if count == 1
+        else f"up to {most} connections to them, most for moments"
+    )
+    detail = f"{what} at {needs.bootstrap}; a member has {number}"
     return Finding(what="brokers", verdict=Verdict.OK, detail=detail)
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from loadtrim.observer.checkup import GROUP_FORBIDDEN, TOPIC_FORBIDDEN, UNKNOWN_TOPIC, Finding, Needs, Verdict, checkup
 from loadtrim.observer.rights import ClusterRights, Operation, Rights
+from loadtrim_agent.kafka.connections import Channel
 from loadtrim_agent.kafka.control_topic import topic_configs
+from loadtrim_agent.kafka.fetch.channels import FetchChannel
 
+OPERATIONS = Path(__file__).parents[4] / "docs" / "operations.md"
 NEEDS = Needs(bootstrap="b:9092", group="g", topics=("t",), control="c")
 ALL = frozenset(Operation)
 WELL = Rights(operations=ALL, partitions=2)
@@ -96,6 +102,13 @@ def test_names_that_a_shell_would_read_are_quoted() -> None:
     assert "'User:CN=a b'" in remedy
 
 
-@pytest.mark.parametrize(("brokers", "connections"), [(1, 13), (3, 18)])
-def test_the_connections_of_a_member_are_told(brokers: int, connections: int) -> None:
-    assert f"up to {connections} connections" in looked(brokers=brokers)["brokers"].detail
+def test_the_connections_of_a_member_are_those_of_the_page() -> None:
+    """It told 13 to one broker, which members had before they shared a pool."""
+    page = OPERATIONS.read_text()
+    idle, busy, most = map(
+        int, re.findall(r"has (\d+) while it is idle and (\d+) under load.*?\((\d+)\)", page, re.S)[0]
+    )
+    told = f"a member has {idle} to {busy} connections to it, for moments up to {most}"
+    assert looked()["brokers"].detail.endswith(told)
+    assert len(Channel) + len(FetchChannel) < int(most), "each kind of request may have one"
+    assert looked(brokers=3)["brokers"].detail.endswith("a member has up to 21 connections to them, most for moments")
