@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import structs
+from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
@@ -18,6 +20,7 @@ from loadtrim_agent.kafka.control_log import TelemetryEntry
 from loadtrim_agent.leader import loop
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.loop import GroupView, LeaderLoop, PlannerThread
+from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.planning.planner import Planner
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.protocol.slices import SlicesView
@@ -254,6 +257,29 @@ async def test_the_first_plan_of_a_leader_is_written_also_where_there_is_nothing
     leader.set_leader(False)
     leader.set_leader(True)
     assert await act(12) == 1, "another one may have led meanwhile"
+
+
+async def test_what_a_leader_decides_about_is_shown() -> None:
+    """The alerts on lag at the maximum and on partitions without an owner read these."""
+    registry = CollectorRegistry()
+    control: Any = SimpleNamespace(write=_ignore, publish=_ignore)
+    group: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(assignment={}, member="a"))
+    boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
+    config = PlanConfig(group="g", max_replicas=4, can_scale=False)
+    metrics, silent = Metrics(registry, "g", "c", 1.0), SimpleNamespace()
+    leader = LeaderLoop(config, {}, group, Instances("a"), metrics, silent, boundary, AgentTasks(silent, boundary))
+    decision = DecisionRecord(
+        group="g", member="a", at=T, generation=1, sequence=1, outcome="none", reason="",
+        replicas_wanted=3, replicas_actual=2,
+    )  # fmt: skip
+    owners = {partition(number): "a" if number < 4 else None for number in range(6)}
+    await leader._act(control, decision, replace(STATE, owners=owners))
+    shown = {
+        state: registry.get_sample_value("loadtrim_replicas", {"group": "g", "state": state})
+        for state in ("wanted", "actual", "max")
+    }
+    assert shown == {"wanted": 3, "actual": 2, "max": 4}
+    assert registry.get_sample_value("loadtrim_partitions_unowned", {"group": "g"}) == 2
 
 
 async def _ignore(*_: object, **__: object) -> None:

@@ -335,8 +335,9 @@ def test_only_a_leader_tells_replicas(registry: CollectorRegistry) -> None:
     fill(metrics)
     metrics.leader(False)
     assert value(registry, "loadtrim_leader", MEMBER) == 0
-    assert value(registry, "loadtrim_replicas", GROUP | {"state": "wanted"}) is None
-    assert value(registry, "loadtrim_replicas", GROUP | {"state": "actual"}) is None
+    for state in ("wanted", "actual", "max"):
+        assert value(registry, "loadtrim_replicas", GROUP | {"state": state}) is None
+    assert value(registry, "loadtrim_partitions_unowned", GROUP) is None
 
 
 def test_the_heartbeats_age_grows_while_nobody_calls(registry: CollectorRegistry) -> None:
