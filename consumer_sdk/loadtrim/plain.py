@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.cluster import ClusterMetadata
+from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from .signals import EndableWait
+from .start_errors import ClientTrouble, explained
 from .work import Untold, Work
 
 __all__ = ["PlainConsumer"]
@@ -32,6 +35,7 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
 
     def __init__(self, *topics: str, **kwargs: Any) -> None:
         super().__init__(*topics, **kwargs)
+        self._arguments = kwargs
         self._group = kwargs.get("group_id") or ""
         self._wait = EndableWait(self._loop)
 
@@ -58,7 +62,12 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
         return str(self._coordinator.member_id) if self._coordinator is not None else ""
 
     async def start(self) -> None:
-        await self._wait.until_ended(super().start())
+        trouble = ClientTrouble()
+        try:
+            with trouble.of_thread(threading.get_ident()):
+                await self._wait.until_ended(super().start())
+        except KafkaError as error:
+            raise explained(error, self._arguments, trouble.said) from None
 
     def work(self, message: ConsumerRecord[Any, Any]) -> Work:
         return Work(Untold(), message)

@@ -215,30 +215,35 @@ async def test_who_is_never_accepted_is_told_so(secured: Secured) -> None:
     await consumer.stop()
 
 
-async def raised_at_start(consumer: Consumer | AIOKafkaConsumer) -> type[BaseException]:
+async def raised_at_start(consumer: Consumer | AIOKafkaConsumer) -> BaseException:
     with pytest.raises((KafkaError, OSError)) as raised:
         await asyncio.wait_for(consumer.start(), WAIT_SECONDS)
     await consumer.stop()
-    return raised.type
+    return raised.value
 
 
 @pytest.mark.parametrize(
-    ("protocol", "mechanism", "wrong"),
+    ("protocol", "mechanism", "wrong", "said"),
     [
-        ("SASL_SSL", "PLAIN", {"sasl_plain_password": "wrong"}),
-        ("SASL_PLAINTEXT", "SCRAM-SHA-512", {"sasl_plain_password": "wrong"}),
-        ("SASL_SSL", "PLAIN", {"ssl_context": ssl.create_default_context()}),
+        ("SASL_SSL", "PLAIN", {"sasl_plain_password": "wrong"}, "Invalid username or password"),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-512", {"sasl_plain_password": "wrong"}, "invalid credentials"),
+        ("SASL_SSL", "PLAIN", {"ssl_context": ssl.create_default_context()}, "certificate verify failed"),
     ],
 )
 async def test_who_is_refused_is_told_as_aiokafka_tells(
-    secured: Secured, protocol: str, mechanism: str, wrong: dict[str, Any]
+    secured: Secured, protocol: str, mechanism: str, wrong: dict[str, Any], said: str
 ) -> None:
+    """Of the same type, and in the command line's words."""
     kafka = secured.kafka
     topic = kafka.create_topic()
     given = {**secured.arguments(protocol, mechanism), **wrong}
     bare = AIOKafkaConsumer(topic, group_id=new_group(), **given)
     ours = make(kafka, topic, group=new_group(), **given)
-    assert await raised_at_start(ours) is await raised_at_start(bare)
+    told, theirs = await raised_at_start(ours), await raised_at_start(bare)
+    assert type(told) is type(theirs)
+    assert "No broker can be talked to at" in str(told)
+    assert said in str(told), "it names the reason, which aiokafka only logs"
+    assert f"in another way than {protocol}" in str(told)
 
 
 async def test_what_cannot_connect_at_all_is_refused_by_the_constructor(secured: Secured) -> None:

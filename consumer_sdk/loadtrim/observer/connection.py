@@ -125,6 +125,11 @@ class Connection:
     repeat: tuple[str, ...] = ()
     """The options of the command line that lead here, for commands that messages propose."""
 
+    @property
+    def settings_by(self) -> str:
+        """Return where its TLS and SASL settings are from, for messages."""
+        return self.repeat[self.repeat.index("--config") + 1] if "--config" in self.repeat else self.given_by
+
     def client_options(self) -> dict[str, Any]:
         """Keyword arguments for an aiokafka client."""
         return {"request_timeout_ms": REQUEST_TIMEOUT_MS, **self.options, "bootstrap_servers": self.bootstrap}

@@ -350,7 +350,7 @@ async def _admin(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient]:
     except (ValueError, AssertionError, ImportError) as error:
         # aiokafka refuses settings by these: a mechanism whose library is not installed, say.
         raise CommandError(
-            f"The settings of {connection.given_by} cannot be used: {error}.",
+            f"The settings of {connection.settings_by} cannot be used: {error}.",
             "No connection can be made with them, so nothing was done.",
             "Check the settings for TLS and SASL (--config); for Kerberos install loadtrim[gssapi].",
         ) from error

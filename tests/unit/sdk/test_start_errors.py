@@ -19,16 +19,19 @@ NOWHERE = "127.0.0.1:1"
 WORDS = "It is down, the address is wrong, or it wants TLS or SASL in another way than"
 
 
-async def failed(**arguments: Any) -> KafkaConnectionError:
-    consumer = Consumer("t", group_id="g", settings=Settings(http="off"), registry=CollectorRegistry(), **arguments)
+async def failed(enabled: bool = True, **arguments: Any) -> KafkaConnectionError:
+    settings = Settings(http="off", enabled=enabled)
+    consumer = Consumer("t", group_id="g", settings=settings, registry=CollectorRegistry(), **arguments)
     with pytest.raises(KafkaConnectionError) as caught:
         await consumer.start()
+    await consumer.stop()
     return caught.value
 
 
-async def test_no_broker_is_told_in_the_words_of_the_command_line() -> None:
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_no_broker_is_told_in_the_words_of_the_command_line(enabled: bool) -> None:
     """It was ``Unable to bootstrap from [('127.0.0.1', 1, <AddressFamily.AF_INET: 2>)]`` under 30 lines of trace."""
-    error = await failed(bootstrap_servers=NOWHERE)
+    error = await failed(enabled, bootstrap_servers=NOWHERE)
     told = str(error)
     assert f"No broker can be talked to at {NOWHERE} (Unable connect to" in told
     assert "Connect call failed" in told

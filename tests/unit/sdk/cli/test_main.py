@@ -254,7 +254,7 @@ def test_settings_that_the_client_refuses_are_one_sentence(
     config.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\n")
     assert main(["status", "g", "--bootstrap", NOWHERE, "--config", str(config)]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("loadtrim: The settings of ")
+    assert told.startswith(f"loadtrim: The settings of {config} cannot be used: "), "not those of --bootstrap"
     assert "gssapi library required" in told
     assert "Traceback" not in told
 
