@@ -127,6 +127,10 @@ async def test_replicas_are_there_before_the_first_record(kafka: Cluster, tmp_pa
         if asked == "scale":
             assert await command("scale", group, "2", "--bootstrap", kafka.bootstrap) == 0
         await eventually(lambda: settled(seen(follower), 2, 4) and up.replicas == 2, "two processes")
+        if asked == "scale":
+            assert await command("scale", group, "1", "--bootstrap", kafka.bootstrap) == 0
+            await eventually(lambda: settled(seen(follower), 1, 2) and up.replicas == 1, "one process, drained first")
+            assert up.killed == 0
         assert done(tmp_path / "journal") == {}
 
 

@@ -295,26 +295,29 @@ class Planner:
         """Return the replicas that are asked for though no load is known, and why; None: nothing is asked for.
 
         The least number of the settings is asked for after the time of a start. Until then the orchestrator may be
-        starting more, which a request for fewer would end.
+        starting more, which a request for fewer would end. So is the most, as long as more are there.
         """
         if fixed := self._fixed(group):
             return fixed
         if self._unmeasured_since is None:
             self._unmeasured_since = now
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
-        least = replicas_bounded(actual, group, self._config)
-        waited = now - self._unmeasured_since >= self._config.startup_seconds
-        if self._state.wanted is None and least > actual and waited:
-            return least, f"{least} are the fewest that the settings allow (LOADTRIM_MIN_REPLICAS)"
+        bounded = replicas_bounded(actual, group, self._config)
+        if now - self._unmeasured_since < self._config.startup_seconds:
+            return None
+        if self._config.max_replicas is not None and bounded < actual:
+            return bounded, f"{bounded} are the most that the settings allow (LOADTRIM_MAX_REPLICAS)"
+        if self._state.wanted is None and bounded > actual:
+            return bounded, f"{bounded} are the fewest that the settings allow (LOADTRIM_MIN_REPLICAS)"
         return None
 
-    def _place(self, problem: Problem, staying: int | None) -> Placement:
+    def _place(self, problem: Problem, staying: int | None, *, by_number: bool = False) -> Placement:
         """Place the partitions; ``staying``: how many instances may stay. None: all."""
         active = self._config.mode == "active"
         problem = replace(
             problem, replicas=staying if active and self._config.can_scale else None, victims=self._victims
         )
-        return (self._packer if active else self._counts).pack(problem)
+        return (self._packer if active and not by_number else self._counts).pack(problem)
 
     # -- values out
 
@@ -338,20 +341,34 @@ class Planner:
     def _level(self, now: float, group: GroupState, why: NotReady) -> DecisionRecord:
         """No load is known yet: members get their share of the partitions by number.
 
-        Replicas are those that the command line or the settings ask for. Fewer than there are have to wait for a known
-        load.
+        Replicas are those that the command line or the settings ask for. Where these are fewer than there are, the
+        others drain; else nobody new is picked, and what drains is given nothing.
         """
-        if not _is_rollout(group, self._config) and (asked := self._asked(now, group)):
-            replicas, text = asked
-            self._state = structs.replace(self._state, wanted=replicas)
+        units = [unit for unit in units_of(group) if not unit.leaving]
+        before = self._state.wanted if self._state.wanted is not None else (group.replicas_requested or len(units))
+        rollout = _is_rollout(group, self._config)
+        asked = None if rollout else self._asked(now, group)
+        staying = max(1, sum(1 for unit in units if not set(self._victims).issuperset(unit.members)))
+        if asked is not None:
+            staying, text = asked
+            self._state = structs.replace(self._state, wanted=staying)
             why = replace(why, text=f"{why.text}; {text}")
         resting = self._advice.resting(now, group)
-        problem = replace(unmeasured(group, resting), victims=self._victims)
-        moves = _advice_of(self._counts.pack(problem), group)
+        problem = replace(unmeasured(group, resting), numbered=self._config.numbered)
+        placement = self._place(problem, None if rollout else staying, by_number=True)
+        self._victims = placement.victims
+        moves = _advice_of(placement, group)
         self._advised(moves, group)
         if moves:
             why = replace(why, text=f"{why.text}; until then partitions are spread by number")
-        return _with(self._hold(now, group, why, None), moves=moves)
+        held = _with(self._hold(now, group, why, None), moves=moves)
+        if asked is None or not placement.victims:
+            return held
+        return _with(
+            held,
+            outcome=_outcome(staying, before, bool(moves)).value,
+            reason=f"{replicas_text(staying, len(units))}: {why.text}.",
+        )
 
     def _advised(self, moves: Sequence[MovePlan], group: GroupState) -> None:
         self._advice.advised(moves, group.generation)

@@ -11,8 +11,9 @@ from msgspec import structs
 from loadtrim_agent.planning.planner import Planner, scale_request
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import PlanConfig
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
-from unit.planning.virtual_group import COST, Fleet, even, steps
+from unit.planning.virtual_group import COST, Fleet, T, even, steps
 
 CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=3.0)
 ONE = 1.0 / COST
@@ -114,3 +115,51 @@ def test_pods_that_never_start_are_not_asked_for_in_ever_larger_numbers() -> Non
     assert changes <= 5
     assert len(set(numbers[50:])) == 1
     assert (numbers[-1] or 0) < 16
+
+
+# -- before anything is measured -------------------------------------------------------------------------------------
+
+
+def order(group: Fleet, action: str, replicas: int | None = None) -> None:
+    group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action=action, replicas=replicas)
+
+
+def asked_unmeasured(group: Fleet) -> tuple[bool, int, tuple[str, ...]]:
+    """Decide before anybody has reported, move what is to be moved, and return what is asked for then."""
+    decision = group.decide()
+    group.apply(decision)
+    request = scale_request(decision, group.state(), group.config)
+    group.second += 1
+    return request.ask, request.replicas, request.victims
+
+
+def test_fewer_by_the_command_line_are_drained_before_anything_is_measured() -> None:
+    """``loadtrim scale G 1`` waited until the first record was done, which may take minutes."""
+    group = Fleet(CONFIG, even(4, 100.0), members=3)
+    order(group, "scale", 1)
+    assert asked_unmeasured(group) == asked_unmeasured(group) == (True, 1, ("pod-02", "pod-03"))
+    assert [decision.outcome for decision in group.history] == ["down", "none"]
+    assert group.history[0].reason.startswith("1 replica (3 there): 0 of 3 s of arrivals are measured; fixed by ")
+    assert set(group.owners.values()) == {"m01"}
+    order(group, "resume")
+    assert asked_unmeasured(group) == (True, 3, ()), "nobody is ended any more"
+    assert group.history[-1].outcome == "hold"
+    assert group.history[-1].moves == (), "and until a load is known nobody is given anything back"
+    order(group, "scale", 3)
+    assert asked_unmeasured(group) == (True, 3, ())
+    assert (group.history[-1].victims, len(set(group.owners.values()))) == ((), 3)
+
+
+@pytest.mark.parametrize("changes", [{"mode": "shadow"}, {"can_scale": False}])
+def test_fewer_are_advice_where_nothing_is_scaled(changes: dict[str, object]) -> None:
+    group = Fleet(structs.replace(CONFIG, **changes), even(4, 100.0), members=2)
+    order(group, "scale", 1)
+    asked_unmeasured(group)
+    assert (group.history[-1].victims, group.history[-1].moves) == ((), ())
+
+
+def test_more_than_the_maximum_are_drained_after_a_start_before_anything_is_measured() -> None:
+    group = Fleet(structs.replace(CONFIG, max_replicas=2), even(4, 100.0), members=3)
+    kept, fewer = (False, 3, ()), (True, 2, ("pod-03",))
+    assert [asked_unmeasured(group) for _ in range(5)] == [kept] * 3 + [fewer] * 2
+    assert "2 are the most that the settings allow (LOADTRIM_MAX_REPLICAS)" in group.history[-1].reason
