@@ -112,7 +112,7 @@ def too_many(manual_override: ManualOverrideRecord, decision: DecisionRecord | N
     if not partitions or replicas <= partitions:
         return ""
     warning = f"{replicas} replicas are more than the group's {counted(partitions, 'partition')}"
-    if manual_override.forced:
+    if manual_override.forced or (decision is not None and decision.replicas_max is not None):
         return f"{warning}: {replicas - partitions} or more will own nothing."
     return f"{warning}, and some would own nothing: {partitions} are asked for at most, all of them with --force."
 

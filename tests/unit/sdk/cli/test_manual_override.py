@@ -6,7 +6,10 @@ import pytest
 
 from loadtrim.cli.manual_override import refuse_above_maximum, too_many
 from loadtrim.errors import UsageError
+from loadtrim_agent.planning.planner import scale_request
+from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from unit.planning.virtual_group import Fleet, even
 from unit.sdk.observer.control_records import decision
 
 
@@ -42,3 +45,13 @@ def test_more_than_the_partitions_is_warned_about(replicas: int | None, forced: 
     assert warning in told
     assert bool(warning) == bool(told)
     assert too_many(scale(replicas, forced), None) == ""
+
+
+def test_a_maximum_above_the_partitions_is_what_is_asked_for() -> None:
+    """It was told that no more are asked for than there are partitions, and the leader asked for all of them."""
+    told = too_many(scale(5), decision(partition_count=4, replicas_max=6))
+    assert told == "5 replicas are more than the group's 4 partitions: 1 or more will own nothing."
+    group = Fleet(PlanConfig(group="g", max_replicas=6), even(4, 100.0))
+    group.run(5)
+    group.manual_override = scale(5)
+    assert scale_request(group.step(), group.state(), group.config).replicas == 5
