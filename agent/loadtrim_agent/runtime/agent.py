@@ -163,7 +163,7 @@ class Agent:
     # -- life cycle ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect, prove the control topic, join. Returns when the member has its generation.
+        """Connect, prove the control topic, join. Returns when the member has its generation, or has left meanwhile.
 
         Raises:
             KafkaError: as ``AIOKafkaConsumer.start`` does.
@@ -172,7 +172,9 @@ class Agent:
         await self.tasks.open()
         await self.connections.start()
         self.tasks.spawn(self.requests.connect(), "connect")
-        await _together(self.topics.start(), self.fetcher.start(), self.control.start())
+        opening = _together(self.topics.start(), self.fetcher.start(), self.control.start())
+        if not await _unless(self.condition.left, opening):
+            return
         topics, partitions = self.topics.seen
         self.feed(e.SubscriptionEvent(now=boot_time(), topics=topics))
         self.feed(e.TopicsEvent(now=boot_time(), partitions=partitions))
@@ -331,6 +333,20 @@ async def _first_of(*events: asyncio.Event) -> None:
     finally:
         for wait in waits:
             wait.cancel()
+
+
+async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, Any]) -> bool:
+    """Wait for the work, and give it up where the event is set first; return whether it was done."""
+    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            await working
+        return working.done()
+    finally:
+        working.cancel()
+        waiting.cancel()
+        await asyncio.gather(working, waiting, return_exceptions=True)
 
 
 async def _together(*works: Coroutine[Any, Any, Any]) -> list[Any]:

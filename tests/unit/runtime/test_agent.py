@@ -162,6 +162,20 @@ async def test_a_second_leave_takes_no_time_from_the_first() -> None:
     assert third < first
 
 
+async def test_a_start_that_waits_for_a_topic_ends_when_the_member_is_told_to_leave() -> None:
+    """It went on waiting, for 40 s, so that a process was ended by force after SIGTERM."""
+    async with stage() as broker:
+        del broker.topics[TOPIC]
+        one = made(broker, Settings(http="off"))
+        starting = asyncio.create_task(one.start())
+        await until(lambda: one._client.link.agent is not None and agent_of(one).topics.cluster.brokers())  # type: ignore[union-attr]
+        one._client.end_iteration(False)
+        await asyncio.wait_for(starting, WAIT_SECONDS)
+        assert agent_of(one).condition.left.is_set()
+        assert GROUP not in broker.groups or has_left(broker)
+        await one.stop()
+
+
 async def test_a_start_that_is_cancelled_leaves() -> None:
     """Its JoinGroup had been answered: the group waited for it for a session."""
     joined, left = asyncio.Event(), asyncio.Event()
