@@ -92,6 +92,12 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
     counts = [dict(report.latency_counts) for report in told if isinstance(report, ReportRecord)]
     assert counts == [{1.0: 3, 10.0: 1}, {}]
     assert {report.slicing_off for report in told if isinstance(report, ReportRecord)} == {"listener"}
+    metering.show()
+    late = [
+        registry.get_sample_value("loadtrim_records_late_total", {"group": "group", "client_id": "client", "cause": of})
+        for of in ("already_late", "blocked", "queued", "serial")
+    ]
+    assert sorted(late) == [0, 0, 0, 1], "the one of 7 s; an alert reads it"
 
 
 async def test_a_batch_of_several_partitions_shares_its_time_among_all_its_records() -> None:

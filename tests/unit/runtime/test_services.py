@@ -16,6 +16,7 @@ from loadtrim_agent.common.settings import MemberSettings
 from loadtrim_agent.delivery.gate import DeliveryGate
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.leader.instances import Instances
+from loadtrim_agent.leader.scaling.port import Answer, ScaleOutcome, ScaleRequest
 from loadtrim_agent.protocol.commands import EnteredCommand
 from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, Code
 from loadtrim_agent.runtime.scaling import LeaseFence, numbered, templated
@@ -100,6 +101,18 @@ def test_a_commit_that_is_not_acknowledged_is_counted_by_reason(
         for reason in ("rebalance", "coordinator", "fenced", "refused")
     }
     assert counted == {"rebalance": 0, "coordinator": 1, "fenced": 1, "refused": 0}
+
+
+@pytest.mark.parametrize("answer", list(Answer))
+def test_what_the_scaler_answered_is_counted(services: Services, registry: CollectorRegistry, answer: Answer) -> None:
+    """The alert on a scaler that refuses reads it."""
+    request = ScaleRequest(group="g", replicas=2, generation=1, sequence=1)
+    services.scaled(request, ScaleOutcome(answer=answer, detail="a reason"))
+    counted = {
+        each: registry.get_sample_value("loadtrim_scaler_requests_total", {"group": "g", "outcome": each.value})
+        for each in Answer
+    }
+    assert counted == {each: float(each is answer) for each in Answer}
 
 
 def test_a_hello_tells_the_leader_an_instance() -> None:
