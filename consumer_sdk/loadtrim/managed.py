@@ -145,7 +145,7 @@ class ManagedConsumer:
             if not isinstance(error, KafkaError):
                 raise
             log.debug("The start failed", exc_info=True)
-            raise explained(error, self._arguments.kafka, trouble.said) from None
+            raise explained(error, self._arguments.kafka, trouble) from None
 
     async def _make_agent(self) -> Agent:
         """Make the agent, in the agent's loop."""

@@ -67,7 +67,7 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
             with trouble.of_thread(threading.get_ident()):
                 await self._wait.until_ended(super().start())
         except KafkaError as error:
-            raise explained(error, self._arguments, trouble.said) from None
+            raise explained(error, self._arguments, trouble) from None
 
     def work(self, message: ConsumerRecord[Any, Any]) -> Work:
         return Work(Untold(), message)

@@ -7,9 +7,17 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+)
 
-__all__ = ["ClientTrouble", "explained"]
+__all__ = ["AUTHENTICATION_ERRORS", "ClientTrouble", "explained"]
+
+AUTHENTICATION_ERRORS = (AuthenticationFailedError, AuthenticationMethodNotSupported, SaslAuthenticationFailed)
 
 
 class ClientTrouble(logging.Handler):
@@ -18,12 +26,17 @@ class ClientTrouble(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.said = ""
+        self.refused = False
+        """Whether a broker was there and refused the user."""
         self._thread: int | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Remember the message."""
         if record.thread == self._thread:
             self.said = record.getMessage().strip().rstrip(":")
+            self.refused = isinstance(record.args, tuple) and any(
+                isinstance(each, AUTHENTICATION_ERRORS) for each in record.args
+            )
 
     @contextlib.contextmanager
     def of_thread(self, ident: int | None) -> Iterator[None]:
@@ -37,22 +50,28 @@ class ClientTrouble(logging.Handler):
             logger.removeHandler(self)
 
 
-def explained(error: KafkaError, settings: Mapping[str, Any], said: str) -> KafkaError:
+def explained(error: KafkaError, settings: Mapping[str, Any], trouble: ClientTrouble) -> KafkaError:
     """Return the error that user code is to see, without the frames of what is inside.
 
     Args:
         error: of the agent's start.
         settings: of the consumer.
-        said: last trouble that aiokafka logged.
+        trouble: the last that aiokafka logged.
     """
     text = str(error)
     if not isinstance(error, KafkaConnectionError) or "Unable to bootstrap" not in text or "no answer names" in text:
         return error.with_traceback(None)
     servers = settings.get("bootstrap_servers", "localhost")
     where = servers if isinstance(servers, str) else ", ".join(map(str, servers))
+    said = f" ({trouble.said})" if trouble.said else ""
+    if trouble.refused:
+        return KafkaConnectionError(
+            f"The cluster at {where} refused the user{said}. Nothing was consumed. Check sasl_mechanism, and "
+            "sasl_plain_username and sasl_plain_password or the token provider."
+        )
     protocol = settings.get("security_protocol", "PLAINTEXT")
     return KafkaConnectionError(
-        f"No broker can be talked to at {where}{f' ({said})' if said else ''}. It is down, the address is wrong, or it "
+        f"No broker can be talked to at {where}{said}. It is down, the address is wrong, or it "
         f"wants TLS or SASL in another way than {protocol}. Check bootstrap_servers, security_protocol, ssl_context "
         "and the sasl_ arguments."
     )

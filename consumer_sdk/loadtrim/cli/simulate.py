@@ -38,7 +38,7 @@ from loadtrim.simulate import (
 )
 from loadtrim.simulate.loads.amounts import Quantity
 from loadtrim.simulate.loads.generators import GENERATORS, SHARE_GENERATORS, generator_lines
-from loadtrim.simulate.loads.load import ARRIVALS, check_partitions
+from loadtrim.simulate.loads.load import ARRIVALS, check_known, check_partitions
 from loadtrim.simulate.loads.readers import load_of_reports, read_load
 from loadtrim.simulate.loads.reading import PARTITIONS_DEFAULT, Reading, check_applies
 from loadtrim.simulate.loads.tables import is_number
@@ -385,8 +385,10 @@ def _source(args: argparse.Namespace) -> Load:
     if args.group is not None:
         return load_of_reports(asyncio.run(_reports(args)), f"telemetry of {args.group}", reading)
     name = args.load.partition(":")[0]
-    path = Path(args.load)
-    if path.exists() or (name not in (*GENERATORS, *SHARE_GENERATORS) and ":" not in args.load):
+    path, generators = Path(args.load), (*GENERATORS, *SHARE_GENERATORS)
+    if path.exists() or (name not in generators and ":" not in args.load):
+        if not path.exists() and args.load.isidentifier():
+            check_known("file or generator", name, generators)
         return read_load(path, reading)
     kind = "a generator, which takes only what stands behind its name"
     check_applies(args.load, kind, args, "speed_up", "capacity", "interval", "record_bytes", "values")

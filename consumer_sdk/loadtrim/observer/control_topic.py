@@ -15,13 +15,10 @@ from typing import Any, NamedTuple, Self
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
-    AuthenticationFailedError,
-    AuthenticationMethodNotSupported,
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
     KafkaConnectionError,
     KafkaError,
-    SaslAuthenticationFailed,
     TopicAuthorizationFailedError,
 )
 from aiokafka.structs import TopicPartition
@@ -34,11 +31,11 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverri
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 from loadtrim_agent.wire.topic_names import control_topic, group_of
 
+from ..start_errors import AUTHENTICATION_ERRORS
 from .connection import CLIENT_LOG, Connection
 
 __all__ = ["ControlTopic", "Entry", "Recent", "groups_of", "outside_errors", "topic_of"]
 
-AUTHENTICATION_ERRORS = (AuthenticationFailedError, AuthenticationMethodNotSupported, SaslAuthenticationFailed)
 AUTHORIZATION_ERRORS = (
     TopicAuthorizationFailedError,
     GroupAuthorizationFailedError,

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from loadtrim.settings import Settings
 from loadtrim_agent.common.host import REQUESTED_AT, start_mark
+from loadtrim_agent.observability.text import counted
 
 from .events import EventLog
 from .instances import CommandNotFoundError, EventKind, InstanceInfo, OrchestratorEvent, OrchestratorOptions
@@ -380,7 +381,7 @@ def _instance_env(
 def _plan_in_words(request: WantedState) -> str:
     victims = f", without {', '.join(request.victims)}" if request.victims else ""
     reason = f": {request.reason}" if request.reason else ""
-    return f"{request.group} wants {request.replicas} replicas{victims}{reason}"
+    return f"{request.group} wants {counted(request.replicas, 'replica')}{victims}{reason}"
 
 
 def _ending(code: int, ran_seconds: float, last_line: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import threading
 import traceback
 from typing import Any
 
 import pytest
-from aiokafka.errors import GroupAuthorizationFailedError, KafkaConnectionError
+from aiokafka.errors import AuthenticationFailedError, GroupAuthorizationFailedError, KafkaConnectionError
 from prometheus_client import CollectorRegistry
 
 from loadtrim import Consumer, Settings
@@ -60,7 +61,7 @@ async def test_tls_to_a_broker_without_it_is_told() -> None:
 
 def test_other_errors_keep_their_type_and_text() -> None:
     for error in (GroupAuthorizationFailedError("allow it READ"), KafkaConnectionError("no answer names a broker")):
-        assert explained(error, {}, "noise") is error
+        assert explained(error, {}, ClientTrouble()) is error
 
 
 def test_what_other_threads_log_is_not_taken_for_the_trouble() -> None:
@@ -69,3 +70,16 @@ def test_what_other_threads_log_is_not_taken_for_the_trouble() -> None:
         logging.getLogger("aiokafka.client").error("of another consumer")
     assert trouble.said == ""
     assert trouble not in logging.getLogger("aiokafka").handlers
+
+
+def test_a_user_who_is_refused_is_told_so() -> None:
+    """It began with "No broker can be talked to", which was there and had answered."""
+    trouble = ClientTrouble()
+    with trouble.of_thread(threading.get_ident()):
+        logging.getLogger("aiokafka.client").error("Unable connect: %s", AuthenticationFailedError("no such user"))
+    told = str(explained(KafkaConnectionError("Unable to bootstrap from a"), {"bootstrap_servers": "a:1"}, trouble))
+    assert "The cluster at a:1 refused the user (Unable connect: AuthenticationFailedError: no such user)." in told
+    assert "Check sasl_mechanism" in told
+    with trouble.of_thread(threading.get_ident()):
+        logging.getLogger("aiokafka.client").error("Unable connect: %s", OSError("nobody listens"))
+    assert not trouble.refused, "the last trouble counts"

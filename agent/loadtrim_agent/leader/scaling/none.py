@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from loadtrim_agent.observability.text import counted
+
 from .port import Answer, ScaleOutcome, ScaleRequest
 
 __all__ = ["NoneScaler"]
@@ -21,8 +23,8 @@ class NoneScaler:
         """REFUSED, always: there is nobody to ask."""
         return ScaleOutcome(
             Answer.REFUSED,
-            f"{wanted.replicas} replicas wanted, but there is nobody to ask: LOADTRIM_SCALER is none. Start or stop "
-            "consumers by hand, or set LOADTRIM_SCALER to webhook.",
+            f"{counted(wanted.replicas, 'replica')} wanted, but there is nobody to ask: LOADTRIM_SCALER is none. "
+            "Start or stop consumers by hand, or set LOADTRIM_SCALER to webhook.",
         )
 
     async def close(self) -> None:

@@ -24,6 +24,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from loadtrim_agent.observability.text import counted
+
 from .port import Answer, ScaleOutcome, Scaler, ScaleRequest
 
 __all__ = ["Cadence", "ReconcilerView", "ScaleObserver", "ScaleReconciler"]
@@ -307,7 +309,7 @@ class ScaleReconciler:
             repeated = self._last is not None and self._last.request.asks_the_same(request)
             if not repeated or not (self._last and self._last.outcome.accepted):
                 victims = f", without {', '.join(request.victims)}" if request.victims else ""
-                _log.info("asked %s for %d replicas%s: %s", name, request.replicas, victims, request.reason)
+                _log.info("asked %s for %s%s: %s", name, counted(request.replicas, "replica"), victims, request.reason)
             return
         if not self._failures:
             self._failing_since = now

@@ -345,6 +345,8 @@ def test_a_part_of_a_trace_of_months_is_played(tmp_path: Path, capsys: pytest.Ca
         ([], "Give a load or --group"),
         ([LOAD, "--group", "g"], "Give a load or --group"),
         (["no-such-file.csv"], "There is no file"),
+        (["consine"], "There is no file or generator 'consine', so no load can be made"),
+        (["consine"], "the nearest is 'cosine'"),
         (["stp:before=1"], "the nearest is 'step'"),
         ([LOAD, "--policy", "objectiv"], "the nearest is 'objective'"),
         ([LOAD, "--policy", "closer24:mus=1"], "the nearest is 'mu'"),
