@@ -6,8 +6,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from benchmarks.programs.cells import Cell, cells
+from benchmarks.programs.cells import START_SECONDS, Cell, cells
 
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 from whole.demand import Demand
 
 pytestmark = [
@@ -42,3 +43,17 @@ def test_a_fixed_number_is_there_from_the_beginning_and_stays() -> None:
     assert verdict.replica_minutes == pytest.approx(2 * 150 / 60)
     assert (verdict.scalings_whole, verdict.wanted_min, verdict.wanted_max) == (0, 2, 2)
     assert (verdict.late, verdict.lost, verdict.repeated) == (0, 0, 0)
+
+
+@pytest.mark.slow
+def test_members_tell_the_start_that_was_played() -> None:
+    """They told how long ago this machine had been started, in the quarter of an hour after that."""
+    demand = Demand(replace(CELLS["semaphore/1.5"], seconds=130.0), SEED)
+    demand.run()
+    assert demand.played is not None
+    reports = [record for _, record in demand.played.control if isinstance(record, ReportRecord)]
+    told = {report.instance: report.startup_seconds for report in reports if report.startup_seconds is not None}
+    assert len(told) > 1
+    for name, seconds in told.items():
+        least = 0.0 if name == "m1" else START_SECONDS
+        assert least <= seconds < least + 1.0, (name, seconds)

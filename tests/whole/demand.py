@@ -77,7 +77,8 @@ class _Member:
     async def _main(self) -> None:
         cell = self._demand.cell
         self.consumer = SimConsumer(
-            self._demand.kernel, self.name, TOPIC, settings=self._demand.settings,
+            self._demand.kernel, self.name, TOPIC,
+            settings=self._demand.settings | {"requested_at": EPOCH_SECONDS + self.asked_at},
             auto_offset_reset="earliest", auto_commit_interval_ms=1000, **cell.shape.options,
         )  # fmt: skip
         await self.consumer.start()

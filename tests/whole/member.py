@@ -21,7 +21,7 @@ from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.runtime.agent import Agent
 from loadtrim_agent.runtime.thread import AgentThread
 
-from .kernel import Kernel, Process, SimLoop
+from .kernel import EPOCH_SECONDS, Kernel, Process, SimLoop
 from .network import FIRST_PORT, HOST
 
 __all__ = ["GROUP", "SimConsumer", "WatchedGate", "foreign_consumer", "threads_in_charge", "transactional_producer"]
@@ -102,12 +102,16 @@ def _connection(kernel: Kernel) -> dict[str, Any]:
 
 
 class SimConsumer(Consumer):
-    """The product's consumer, with its agent in reach of the simulation."""
+    """The product's consumer, with its agent in reach of the simulation.
+
+    When its process was asked for is a setting: else it would ask this machine, which has a clock of its own.
+    """
 
     def __init__(self, kernel: Kernel, name: str, *topics: str, settings: dict[str, Any], **kwargs: Any) -> None:
+        given = {"requested_at": EPOCH_SECONDS + kernel.now} | settings
         super().__init__(
             *topics,
-            settings=Settings(http="off", instance=name, **settings),
+            settings=Settings(http="off", instance=name, **given),
             handle_signals=False,
             registry=CollectorRegistry(),
             group_id=GROUP,
