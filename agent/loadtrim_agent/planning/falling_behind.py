@@ -16,10 +16,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["ADVANCING", "CONTRADICTED_SHARE", "Flow", "MemberFlow", "mean_cost"]
+from loadtrim_agent.wire.telemetry_records import ReportRecord
+
+__all__ = ["ADVANCING", "CONTRADICTED_SHARE", "GONE", "Flow", "MemberFlow", "flow_of", "mean_cost"]
 
 ADVANCING = frozenset({"running", "idle"})
 """States of partitions that are counted."""
+GONE = "gone"
+"""State of an entry about a partition that the reporter lost in the interval."""
 GROWTH_SDS = 4.0
 """Growth counts by so many standard deviations of arrivals by chance, whose variance is their number. Chosen: looked
 at every second, chance alone reaches it once in hours."""
@@ -66,6 +70,19 @@ def mean_cost(costs: Iterable[tuple[float | None, int]]) -> float | None:
     known = [(cost, records) for cost, records in costs if cost is not None]
     weight = sum(records for _, records in known)
     return sum(cost * records for cost, records in known) / weight if weight else None
+
+
+def flow_of(report: ReportRecord, interval: float) -> Flow:
+    """Return what came for a member and what it did, in the partitions that advance or wait for records."""
+    counted = [entry for entry in report.partitions if entry.state in ADVANCING]
+    return Flow(
+        seconds=interval,
+        arrived=sum(entry.arrived for entry in counted),
+        done=sum(entry.done for entry in counted),
+        standing=sum(entry.lag if entry.lag_min is None else entry.lag_min for entry in counted),
+        cost=mean_cost((entry.cost_mean, entry.arrived + entry.done) for entry in counted),
+        gave_away=any(entry.state == GONE for entry in report.partitions),
+    )
 
 
 class MemberFlow:

@@ -11,6 +11,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import add, attrgetter
 
 from loadtrim_agent.common.partition import Partition
@@ -19,12 +20,13 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .bucket_sums import BucketSums
 from .chance import Blocks, chance_share
-from .falling_behind import ADVANCING, Flow, MemberFlow, mean_cost
+from .falling_behind import GONE, Flow, MemberFlow, flow_of
 from .history import RecentSeconds
+from .newcomer import Newcomer
 from .shape import shape_of
 from .values import GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
 
-__all__ = ["BUCKET_SECONDS", "FAST_SECONDS", "Average", "History", "flow_of"]
+__all__ = ["BUCKET_SECONDS", "FAST_SECONDS", "Average", "History"]
 
 BUCKET_SECONDS = 0.1
 KEEP_SECONDS = 300.0
@@ -65,8 +67,6 @@ SHAPE_REACH_SECONDS = 2.0
 """Windows of this length tell what comes in a second; those of the half second around a burst do not. A shape that
 reaches less far is none yet: its owner has just taken the partition over."""
 SECONDS_OF = attrgetter("seconds")
-GONE = "gone"
-"""State of an entry about a partition that the reporter lost in the interval."""
 LEFT_OUT = ("copy", "slot_length", "slot_time", "partition")
 """Reasons to leave out a report, or a part of it. ``copy``: it was seen before. ``slot_length``, ``slot_time``: its
 slots are of another length, or far from the time of its append. ``partition``: no more are remembered."""
@@ -256,28 +256,16 @@ def _persistent_backlog(report: PartitionReport) -> float:
     return float(report.lag_min if report.lag_min is not None else max(0, report.lag - report.arrived))
 
 
-def flow_of(report: ReportRecord, interval: float) -> Flow:
-    """Return what came for a member and what it did, in the partitions that advance or wait for records."""
-    counted = [entry for entry in report.partitions if entry.state in ADVANCING]
-    return Flow(
-        seconds=interval,
-        arrived=sum(entry.arrived for entry in counted),
-        done=sum(entry.done for entry in counted),
-        standing=sum(entry.lag if entry.lag_min is None else entry.lag_min for entry in counted),
-        cost=mean_cost((entry.cost_mean, entry.arrived + entry.done) for entry in counted),
-        gave_away=any(entry.state == GONE for entry in report.partitions),
-    )
-
-
 class _Told:
     """Memory of one member's reports."""
 
-    __slots__ = ("delay", "delay_at", "flow", "interval", "sequences")
+    __slots__ = ("delay", "delay_at", "flow", "interval", "newcomer", "sequences")
 
     def __init__(self, objective_seconds: float) -> None:
         self.sequences: deque[int] = deque(maxlen=SEQUENCES_MAX)
         """Of the last ones."""
         self.flow = MemberFlow(objective_seconds)
+        self.newcomer = Newcomer()
         self.interval: Flow | None = None
         """The newest, of which further parts may come."""
         self.delay: float | None = None
@@ -347,6 +335,8 @@ class History:
         if self._seen_before(report):
             self.left_out["copy"] += 1
             return
+        told = self._told[report.member]
+        report = told.newcomer.tempered(report, partial(self._told_before, report.member, report.speed))
         interval = max(report.interval, 1e-3)
         for entry in report.partitions:
             track = self._track(Partition(entry.topic, entry.partition))
@@ -356,7 +346,6 @@ class History:
                 self._lag += track.lag
         old = self._members.get(report.member)
         further = old is not None and report.slots_start <= 0 and not report.slots
-        told = self._told[report.member]
         told.add(flow_of(report, interval), further)
         slots_end = self._take_slots(report, received_at if logged_at is None else logged_at)
         self._handoffs.extend(seconds for seconds in report.handoffs if seconds >= 0)
@@ -397,6 +386,14 @@ class History:
             behind_busy_seconds=told.flow.busy_seconds,
             shown_busy_seconds=max(old.shown_busy_seconds if old else 0.0, report.busy_seconds / max(interval, 1.0)),
         )
+
+    def _told_before(self, member: str, speed: float, partition: Partition) -> float | None:
+        """Return what a record costs by another owner, as it would at that speed; None: none has told."""
+        track = self._partitions.get(partition)
+        if track is None or track.cost is None or track.reporter == member:
+            return None
+        known = self._members.get(track.reporter)
+        return track.cost * (known.speed if known is not None else 1.0) / max(speed, 1e-3)
 
     def _seen_before(self, report: ReportRecord) -> bool:
         """Note the report's sequence. By the highest alone, one that is made up would shut out the real ones."""

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.falling_behind import Flow, MemberFlow
-from loadtrim_agent.planning.observation import History, flow_of
+from loadtrim_agent.planning.falling_behind import Flow, MemberFlow, flow_of
+from loadtrim_agent.planning.observation import History
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 from unit.planning.virtual_group import COST, Fleet

@@ -134,7 +134,7 @@ def test_no_word_while_the_owner_is_silent_changes_nothing() -> None:
 def test_the_old_owners_last_word_does_not_overwrite_the_new_owners() -> None:
     history = History(CONFIG)
     feed(history, 10)
-    history.observe(report("b", 10, entry(0, arrived=60, lag=7, cost_mean=0.004)), T + 11)
+    history.observe(report("b", 10, entry(0, arrived=60, done=200, lag=7, cost_mean=0.004)), T + 11)
     history.observe(report("a", 10, entry(0, arrived=40, state="gone")), T + 11.1)
     known = seen(history, 11.1, group("a", "b", owners={0: "b"})).partitions[partition(0)]
     assert (known.reporter, known.lag, known.state, known.cost) == ("b", 7, "running", 0.004)
@@ -529,3 +529,42 @@ def test_few_records_are_remembered_longer() -> None:
     nothing = Average(20.0, least=30.0)
     nothing.add(0.0, 1.0, 1.0, 0.0)
     assert nothing.time_constant == 180.0, "no longer than slots are kept"
+
+
+def test_a_new_members_first_records_do_not_make_its_partitions_dear() -> None:
+    """A batch of one record takes as long as a full one: three members' work looked like ten's, and was asked for."""
+    history, owners = History(CONFIG), {0: "b", 1: "b"}
+    for second in range(60):
+        parts = [entry(number, arrived=2, done=2, cost_mean=0.1) for number in owners]
+        history.observe(report("a", second, *parts, slots=(0.04,) * 10), T + second + 1)
+    first = report("b", 60, entry(0, arrived=2, done=1, cost_mean=0.9), entry(1, arrived=2), slots=(0.36,) * 10)
+    history.observe(first, T + 61)
+    history.observe(report("a", 60, slots=(0.0,) * 10), T + 61)
+    got = seen(history, 61, group("a", "b", owners=owners))
+    assert got.partitions[partition(0)].cost == pytest.approx((1 * 0.9 + 10 * 0.1) / 11)
+    assert got.partitions[partition(1)].cost == 0.1
+    assert sum(got.slots[-10:]) == pytest.approx(3.6 * (0.9 + 1.0) / 11 / 0.9)
+    assert got.members["b"].work_rate == pytest.approx(sum(got.slots[-10:]))
+    for second in range(61, 81):
+        parts = [entry(number, arrived=3, done=3, cost_mean=0.9) for number in owners]
+        history.observe(report("b", second, *parts, slots=(0.54,) * 10), T + second + 1)
+        history.observe(report("a", second, slots=(0.0,) * 10), T + second + 1)
+    got = seen(history, 81, group("a", "b", owners=owners))
+    assert [got.partitions[partition(number)].cost for number in owners] == [0.9, 0.9], "it knows what they cost"
+    assert sum(got.slots[-10:]) == pytest.approx(5.4)
+
+
+def test_the_cost_of_an_owner_before_is_taken_at_the_new_ones_speed() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, entry(0, arrived=2, done=2, cost_mean=0.1), speed=2.0), T + 1)
+    history.observe(report("b", 1, entry(0, arrived=2, done=10, cost_mean=0.2), speed=0.5), T + 2)
+    got = seen(history, 2, group("a", "b", owners={0: "b"}))
+    assert got.partitions[partition(0)].cost == pytest.approx((10 * 0.2 + 10 * 0.4) / 20)
+
+
+def test_where_nobody_told_before_a_new_member_is_believed() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, entry(0, arrived=2, done=1, cost_mean=0.9)), T + 1)
+    assert seen(history, 1).partitions[partition(0)].cost == 0.9
+    history.observe(report("a", 1, entry(0, arrived=2, done=1, cost_mean=0.5)), T + 2)
+    assert seen(history, 2).partitions[partition(0)].cost == 0.5, "its own word is no other's"
