@@ -113,7 +113,7 @@ class _Laboratory:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What a process of its own needs to play a run."""
+    """A run as another process is told to play it."""
 
     cell: Cell
     seed: int

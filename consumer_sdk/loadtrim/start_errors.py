@@ -27,7 +27,7 @@ class ClientTrouble(logging.Handler):
         super().__init__(logging.WARNING)
         self.said = ""
         self.refused = False
-        """Whether a broker was there and refused the user."""
+        """A broker was there and refused the user."""
         self._thread: int | None = None
 
     def emit(self, record: logging.LogRecord) -> None:

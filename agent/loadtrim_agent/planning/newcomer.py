@@ -1,4 +1,4 @@
-"""A new member's first records, in the light of what the owners before it told of the same partitions.
+"""Judging a new member's first records by what the owners before it told of the same partitions.
 
 The first records of a process are dear: caches are empty, connections are made. Where a program takes batches, its
 first batch often is one record, and it takes as long as a full one. What such a member tells is several times too much.
@@ -15,25 +15,29 @@ from collections.abc import Callable, Iterable
 from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.metering.cost import MEMORY_RECORDS, PRIOR_RECORDS
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 __all__ = ["Newcomer"]
 
+PRIOR_RECORDS = 10.0
+"""The word of the owner before counts as so many records. Chosen: as many as a partition's topic within a member."""
+KNOWN_RECORDS = 100
+"""A member that has done so many is believed. Chosen: then its own word is nine tenths."""
+
 
 class Newcomer:
-    """One member, as long as it has done few records.
+    """The word of one member, tempered as long as it has done few records.
 
-    Cost: O(partitions of a report) until :data:`MEMORY_RECORDS` are done, nothing after that.
+    Cost: O(partitions of a report) until :data:`KNOWN_RECORDS` are done, nothing after that.
     """
 
     __slots__ = ("_before", "_records")
 
     def __init__(self) -> None:
         self._records = 0
-        """Done since it was first heard of, counted to :data:`MEMORY_RECORDS`."""
+        """Done since it was first heard of, counted to :data:`KNOWN_RECORDS`."""
         self._before: dict[Partition, float] = {}
-        """What a record cost by the owner before."""
+        """Cost of a record by the owner before."""
 
     def tempered(self, report: ReportRecord, told_before: Callable[[Partition], float | None]) -> ReportRecord:
         """Return the report with costs, and work that follows from them, as far as they are to be believed.
@@ -42,10 +46,10 @@ class Newcomer:
             report: of this member.
             told_before: what a record of a partition costs by an owner that is not this member; None: nobody told.
         """
-        if self._records >= MEMORY_RECORDS:
+        if self._records >= KNOWN_RECORDS:
             return report
         self._records += sum(entry.done for entry in report.partitions)
-        if self._records >= MEMORY_RECORDS:
+        if self._records >= KNOWN_RECORDS:
             self._before.clear()
             return report
         own = believed = 0.0
