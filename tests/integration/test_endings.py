@@ -42,8 +42,9 @@ async def running(kafka: Cluster, program: str, group: str) -> AsyncIterator[asy
     topic = kafka.create_topic(partitions=1)
     await send(kafka, topic, ["1"])
     arguments = (PROGRAM, program, kafka.bootstrap, topic, group)
+    path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(PROGRAM.parents[1])])  # it reads the pages
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *map(str, arguments), env={**os.environ, **SETTINGS},
+        sys.executable, *map(str, arguments), env={**os.environ, **SETTINGS, "PYTHONPATH": path},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None
