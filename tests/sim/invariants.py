@@ -242,7 +242,8 @@ class NoPause(Invariant):
         granted_to, before = self._leases.get(member.name, ("", 0.0))
         leaves = member.leave_deadline != float("inf")
         # What an administrator removed may come back with another broker, before the member reads that it is removed.
-        told = member.removed == granted_to and getattr(event, "code", None) == Code.UNKNOWN_MEMBER_ID
+        codes = {getattr(event, "code", None), *getattr(event, "codes", {}).values()}
+        told = member.removed == granted_to and Code.UNKNOWN_MEMBER_ID in codes
         known = granted_to in world.coordinator.members and not told
         if until < before and now < before and known and not leaves and not world.mixed():
             self.violated(

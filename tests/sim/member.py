@@ -220,6 +220,13 @@ class SimMember:
         if not self.gone:
             self._set_timer()
 
+    def _called(self, make: Make) -> None:
+        """User code has a thread of its own: what it calls comes after all that waits already."""
+        if self._inbox:
+            self._inbox.append(make)
+        else:
+            self.feed(make)
+
     def _step(self, make: Make) -> None:
         self._look_at_lease()
         event = make(self._scheduler.now)
@@ -619,7 +626,7 @@ class SimMember:
         }
         self._commit_requests += 1
         request = self._commit_requests
-        self.feed(lambda now: e.CommitWantedEvent(now=now, request=request, offsets=offsets))
+        self._called(lambda now: e.CommitWantedEvent(now=now, request=request, offsets=offsets))
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """User code subscribes other topics."""
