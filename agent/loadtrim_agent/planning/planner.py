@@ -195,7 +195,7 @@ class Planner:
             if not self._asks_for_more(sizing):
                 return self._hold(now, group, refusal, measured)
             sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
-        before = self._state.wanted if self._state.wanted is not None else (group.replicas_requested or len(units))
+        before = self._wanted_before(group, len(units))
         sizing = _no_fewer_untold(sizing, before, measured.estimate)
         rollout = _is_rollout(group, self._config)
         if rollout:
@@ -206,6 +206,10 @@ class Planner:
         placement = self._place(problem, None if rollout else sizing.replicas)
         self._victims = placement.victims
         return self._act(now, group, measured, sizing, placement, before)
+
+    def _wanted_before(self, group: GroupState, there: int) -> int:
+        """Return the replicas that were wanted, else requested; where neither is known, those that are there."""
+        return self._state.wanted if self._state.wanted is not None else (group.replicas_requested or there)
 
     def _in_rollout(self, sizing: Sizing, group: GroupState, there: int) -> Sizing:
         """Keep the replicas that were wanted, unless more are: until it is done the controllers end pods by template.
@@ -345,7 +349,7 @@ class Planner:
         others drain; else nobody new is picked, and what drains is given nothing.
         """
         units = [unit for unit in units_of(group) if not unit.leaving]
-        before = self._state.wanted if self._state.wanted is not None else (group.replicas_requested or len(units))
+        before = self._wanted_before(group, len(units))
         rollout = _is_rollout(group, self._config)
         asked = None if rollout else self._asked(now, group)
         staying = max(1, sum(1 for unit in units if not set(self._victims).issuperset(unit.members)))
