@@ -11,6 +11,7 @@ is what the owner before told.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import mul
 
 from msgspec import structs
 
@@ -23,6 +24,9 @@ PRIOR_RECORDS = 10.0
 """The word of the owner before counts as so many records. Chosen: as many as a partition's topic within a member."""
 KNOWN_RECORDS = 100
 """A member that has done so many is believed. Chosen: then its own word is nine tenths."""
+FACTOR_MAX = 1e6
+"""Work is made so many times as much at most: a cost next to nothing would make it endless. Chosen: well above what a
+first record can be off by."""
 
 
 class Newcomer:
@@ -52,20 +56,13 @@ class Newcomer:
         if self._records >= KNOWN_RECORDS:
             self._before.clear()
             return report
-        own = believed = 0.0
-        entries = []
-        for entry in report.partitions:
-            factor = self._factor(entry, told_before)
-            entries.append(_scaled(entry, factor))
-            work = (entry.arrived + entry.done) * (entry.cost_mean or 0.0)
-            own += work
-            believed += work * factor
-        if own == believed:
-            return report
-        factor = believed / own
+        factors = [self._factor(entry, told_before) for entry in report.partitions]
+        works = [(entry.arrived + entry.done) * (entry.cost_mean or 0.0) for entry in report.partitions]
+        own = sum(works)
+        factor = sum(map(mul, works, factors)) / own if own else 1.0
         return structs.replace(
             report,
-            partitions=tuple(entries),
+            partitions=tuple(map(_scaled, report.partitions, factors)),
             slots=_times(report.slots, factor),
             slots_second=_times(report.slots_second, factor),
             slots_open=_times(report.slots_open, factor),
@@ -82,7 +79,8 @@ class Newcomer:
                 return 1.0
             self._before[partition] = before
         share = self._records / (self._records + PRIOR_RECORDS)
-        return share + (1.0 - share) * before / entry.cost_mean
+        factor = share + (1.0 - share) * before / entry.cost_mean
+        return factor if factor <= FACTOR_MAX else 1.0
 
 
 def _scaled(entry: PartitionReport, factor: float) -> PartitionReport:

@@ -568,3 +568,19 @@ def test_where_nobody_told_before_a_new_member_is_believed() -> None:
     assert seen(history, 1).partitions[partition(0)].cost == 0.9
     history.observe(report("a", 1, entry(0, arrived=2, done=1, cost_mean=0.5)), T + 2)
     assert seen(history, 2).partitions[partition(0)].cost == 0.5, "its own word is no other's"
+
+
+def test_a_cost_without_arrivals_is_tempered_too() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, entry(0, arrived=2, done=2, cost_mean=0.1)), T + 1)
+    history.observe(report("b", 1, entry(0, lag=2, cost_mean=0.9), slots=(0.0,) * 10), T + 2)
+    assert seen(history, 2, group("a", "b", owners={0: "b"})).partitions[partition(0)].cost == 0.1
+
+
+def test_a_cost_that_is_next_to_nothing_makes_no_work_endless() -> None:
+    """Whoever may write reports could have stopped planning for as long as slots are kept: NaN and infinity in them."""
+    history = History(CONFIG)
+    history.observe(report("a", 0, entry(0, arrived=2, done=2, cost_mean=1e5)), T + 1)
+    history.observe(report("b", 1, entry(0, arrived=2, done=1, cost_mean=5e-324), slots=(0.0, 1e9) * 5), T + 2)
+    got = seen(history, 2, group("b", owners={0: "b"}))
+    assert (max(got.slots), got.partitions[partition(0)].cost) == (1e9, 5e-324), "it is told as any other"
