@@ -44,6 +44,27 @@ async def two_consumers() -> None:
     await asyncio.gather(consume(GROUP), consume(GROUP + "-2"))
 
 
+async def side_by_side() -> None:
+    """The record in hand of each consumer is done once the other one has been told to end."""
+    told = (asyncio.Event(), asyncio.Event())
+
+    async def until_told(records: Consumer, heard: asyncio.Event) -> None:
+        with suppress(ConsumerStoppedError):
+            await records.getone()
+        heard.set()
+
+    async def consume(number: int, group: str) -> None:
+        async with consumer(group) as records:
+            message = await records.getone()
+            async with records.work(message):
+                waiting = asyncio.create_task(until_told(records, told[number]))
+                got(message)
+                await told[1 - number].wait()
+            await waiting
+
+    await asyncio.gather(consume(0, GROUP), consume(1, GROUP + "-2"))
+
+
 async def iterated_again_and_again() -> None:
     async with consumer() as records:
         while True:

@@ -36,21 +36,26 @@ class Ended:
         return f"exit code {self.code} after {self.seconds:.1f} s:\n{self.output}"
 
 
+TWO_CONSUMERS = ("two_consumers", "side_by_side")
+
+
 @asynccontextmanager
-async def running(kafka: Cluster, program: str, group: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(
+    kafka: Cluster, program: str, group: str, **settings: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """The program, once it has been handed a record by each of its consumers."""
     topic = kafka.create_topic(partitions=1)
     await send(kafka, topic, ["1"])
     arguments = (PROGRAM, program, kafka.bootstrap, topic, group)
     path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(PROGRAM.parents[1])])  # it reads the pages
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *map(str, arguments), env={**os.environ, **SETTINGS, "PYTHONPATH": path},
+        sys.executable, *map(str, arguments), env={**os.environ, **SETTINGS, **settings, "PYTHONPATH": path},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None
     try:
         async with asyncio.timeout(WAIT_SECONDS):
-            for _ in range(2 if program == "two_consumers" else 1):
+            for _ in range(2 if program in TWO_CONSUMERS else 1):
                 while b"got" not in (line := await process.stdout.readline()):
                     assert line, f"{program} ended by itself"
         yield process
@@ -60,8 +65,8 @@ async def running(kafka: Cluster, program: str, group: str) -> AsyncIterator[asy
             await process.wait()
 
 
-async def ended(kafka: Cluster, program: str, group: str, *, members: int = 1) -> Ended:
-    async with running(kafka, program, group) as process:
+async def ended(kafka: Cluster, program: str, group: str, *, members: int = 1, **settings: str) -> Ended:
+    async with running(kafka, program, group, **settings) as process:
         assert await members_of(kafka, group) == members
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
@@ -76,6 +81,15 @@ async def members_of(kafka: Cluster, group: str) -> int:
     try:
         (answer,) = await admin.describe_consumer_groups([group])
         return len(answer.groups[0][-2 if len(answer.groups[0]) > 6 else -1])
+    finally:
+        await admin.close()
+
+
+async def committed_of(kafka: Cluster, group: str) -> list[int]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        return [entry.offset for entry in (await admin.list_consumer_group_offsets(group)).values()]
     finally:
         await admin.close()
 
@@ -101,6 +115,17 @@ async def test_it_ends(quick_kafka: Cluster, program: str, code: int, told: str)
     assert (found.code, told in found.output) == (code, True), found
     assert found.seconds < LONGEST_SECONDS, found
     for name in (group, group + "-2"):
+        assert await members_of(quick_kafka, name) == 0, found
+
+
+async def test_the_consumers_of_a_process_drain_side_by_side(quick_kafka: Cluster) -> None:
+    """One after the other they would wait for each other until the drain is over, and one record is repeated."""
+    group = new_group()
+    found = await ended(quick_kafka, "side_by_side", group, LOADTRIM_DRAIN_SECONDS="10")
+    assert found.code == 0, found
+    assert found.seconds < LONGEST_SECONDS, found
+    for name in (group, group + "-2"):
+        assert await committed_of(quick_kafka, name) == [1], found
         assert await members_of(quick_kafka, name) == 0, found
 
 
