@@ -261,7 +261,7 @@ class SlicingTask:
             return False
         for _ in range(SLICES_PER_LOOK_MAX):
             own = self._own()
-            capacity = self._snapshot().capacity
+            capacity = self._snapshot().capacity.value
             work, full = sum(entry.work for entry in own), self._objective * capacity
             much = work >= QUIET_SHARE * full
             grown = self._waiting.grown(boot_time(), work, capacity, much=much)

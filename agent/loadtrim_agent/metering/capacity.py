@@ -10,6 +10,8 @@ A program may take every record at once and let it wait inside. Then nothing wai
 more, but what it has in hand grows while no more is done: it is *saturated inside*. Records take ever longer then, so
 what such a program can do is remembered in records, and told as the time that they take now.
 
+How well it is known is told beside: see :class:`~loadtrim_agent.wire.telemetry_records.Capacity`.
+
 Source: the utilization law and Little's law (Denning & Buzen, 1978), for a server of which only the flows are seen.
 """
 
@@ -20,7 +22,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from loadtrim_agent.wire.telemetry_records import Untold
+from loadtrim_agent.wire.telemetry_records import Capacity, Untold
 
 from .cost import BusyRing
 from .readings import Working
@@ -59,6 +61,47 @@ class _Flow(NamedTuple):
     """At its end."""
 
 
+class _Ratio:
+    """The mean of what is given per saturated second, and its standard error. O(1) per interval.
+
+    The error of what a record costs is left out: the load is told by the same cost, so that it does not change how many
+    members a load takes.
+
+    Source: the ratio estimator, and its variance by the residuals (Cochran, Sampling Techniques, 1977, chapter 6), with
+    weights that fade: what is older counts less.
+    """
+
+    __slots__ = ("amount", "amount_squares", "products", "seconds", "seconds_squares")
+
+    def __init__(self) -> None:
+        self.amount = self.seconds = 0.0
+        self.amount_squares = self.products = self.seconds_squares = 0.0
+
+    def add(self, seconds: float, amount: float) -> None:
+        kept = 0.5 ** (seconds / HALF_LIFE_SECONDS)
+        self.amount = self.amount * kept + amount
+        self.seconds = self.seconds * kept + seconds
+        kept *= kept
+        self.amount_squares = self.amount_squares * kept + amount * amount
+        self.products = self.products * kept + amount * seconds
+        self.seconds_squares = self.seconds_squares * kept + seconds * seconds
+
+    @property
+    def value(self) -> float:
+        return self.amount / self.seconds
+
+    @property
+    def error_share(self) -> float:
+        """Return the standard error over the value, 0 .. 1; 1 where a single interval tells nothing of it."""
+        intervals = self.seconds * self.seconds / self.seconds_squares
+        value = self.value
+        if intervals <= 1.0 or not value:
+            return 1.0
+        residuals = self.amount_squares - 2.0 * value * self.products + value * value * self.seconds_squares
+        error = math.sqrt(max(0.0, residuals) * intervals / (intervals - 1.0)) / self.seconds
+        return min(1.0, error / value)
+
+
 class LearntCapacity:
     """The learnt capacity of one member, busy seconds per second. Deterministic.
 
@@ -68,10 +111,8 @@ class LearntCapacity:
 
     def __init__(self, hint: float) -> None:
         self._hint = hint
-        self._busy_seconds = 0.0
-        self._records = 0.0
-        self._saturated_seconds = 0.0
-        """All three fade, together."""
+        self._busy_seconds = _Ratio()
+        self._records = _Ratio()
         self._seen_seconds = 0.0
         """Saturated, in all."""
         self._proven = 0.0
@@ -126,10 +167,8 @@ class LearntCapacity:
         return None
 
     def _learn(self, seconds: float, busy_seconds: float, done: int) -> None:
-        kept = 0.5 ** (seconds / HALF_LIFE_SECONDS)
-        self._busy_seconds = self._busy_seconds * kept + busy_seconds
-        self._records = self._records * kept + done
-        self._saturated_seconds = self._saturated_seconds * kept + seconds
+        self._busy_seconds.add(seconds, busy_seconds)
+        self._records.add(seconds, done)
         self._seen_seconds += seconds
 
     @property
@@ -137,8 +176,8 @@ class LearntCapacity:
         """Return whether the member was saturated for long enough."""
         return self._seen_seconds >= KNOWN_SECONDS
 
-    def value(self, *, one_by_one: bool, untold: bool = False, cost_seconds: float = 0.0) -> float:
-        """Return busy seconds per second that the member can give, as far as is known.
+    def value(self, *, one_by_one: bool, untold: bool = False, cost_seconds: float = 0.0) -> Capacity:
+        """Return what the member can give, as far as is known.
 
         Args:
             one_by_one: user code works on one record, or one batch, at a time: nothing but that can be given.
@@ -147,10 +186,18 @@ class LearntCapacity:
             cost_seconds: time in hand per record lately; 0: not known.
         """
         if not self.known:
-            return self._hint if one_by_one else max(self._hint, ROOM * self._proven)
-        if (one_by_one and not untold) or not cost_seconds or not self._records:
-            return self._busy_seconds / self._saturated_seconds
-        return self._records / self._saturated_seconds * cost_seconds
+            return self._guess(one_by_one=one_by_one, untold=untold)
+        if (one_by_one and not untold) or not cost_seconds or not self._records.amount:
+            learnt, value = self._busy_seconds, self._busy_seconds.value
+        else:
+            learnt, value = self._records, self._records.value * cost_seconds
+        return Capacity(value, value * learnt.error_share)
+
+    def _guess(self, *, one_by_one: bool, untold: bool) -> Capacity:
+        value = self._hint if one_by_one else max(self._hint, ROOM * self._proven)
+        # Members that work on one record at a time are busy all the time when there is enough to do.
+        shown = max(self._proven, 1.0) if one_by_one and not untold else self._proven
+        return Capacity(value, max(0.0, value - shown), known=False)
 
 
 def _grows(flows: Sequence[_Flow]) -> bool:
@@ -176,6 +223,7 @@ class MemberWork:
     def __init__(self, concurrency: float) -> None:
         self.busy = BusyRing(concurrency)
         self._learnt = LearntCapacity(concurrency)
+        self._error = 0.0
         self._hand: Working | None = None
         self._in_hand_max = 0
         self._told = (0.0, 0.0, 0)
@@ -183,15 +231,11 @@ class MemberWork:
         self._done = 0
 
     @property
-    def capacity(self) -> float:
-        """Return the busy seconds per second that can be given, as far as is known."""
-        return self.busy.capacity
-
-    @property
-    def known(self) -> bool:
-        """Return False where the capacity is no more than a guess."""
+    def capacity(self) -> Capacity:
+        """Return what can be given, as far as is known."""
         hand = self._hand
-        return self._learnt.known or hand is None or not (hand.tells or hand.untold)
+        known = self._learnt.known or hand is None or not (hand.tells or hand.untold)
+        return Capacity(self.busy.capacity, self._error, known)
 
     @property
     def untold(self) -> Untold:
@@ -233,7 +277,6 @@ class MemberWork:
             if hand.tells:
                 self._learnt.flowed(interval, done, hand.records, cost_seconds)
             self._in_hand_max = hand.records
-            self.busy.capacity = self._learnt.value(
-                one_by_one=not hand.tells, untold=bool(hand.untold), cost_seconds=cost_seconds
-            )
+            learnt = self._learnt.value(one_by_one=not hand.tells, untold=bool(hand.untold), cost_seconds=cost_seconds)
+            self.busy.capacity, self._error = learnt.value, learnt.error
         return busy_seconds

@@ -362,6 +362,7 @@ class Meter:
         judge, told = self._judge, self._told
         lag_least = sum(self._parts[p].lag_least for p, state in states.items() if state not in OUT_OF_SIZING)
         busy_seconds = self._work.close(interval, lag_least, self._costs.mean_seconds())
+        capacity = self._work.capacity
         late = {
             cause.value: count - told.late.get(cause, 0)
             for cause, count in sorted(judge.late.items())
@@ -378,8 +379,9 @@ class Meter:
             process=self._config.process,
             instance_type=self._config.instance_type,
             interval=round(interval, 6),
-            concurrency=self._work.capacity,
-            capacity_known=self._work.known,
+            concurrency=capacity.value,
+            capacity_known=capacity.known,
+            capacity_error=round(capacity.error, 6),
             untold=self._work.untold.value,
             speed=self._config.speed,
             busy_seconds=round(busy_seconds, 6),
@@ -423,7 +425,7 @@ class Meter:
             queues=tuple(kept),
             work=round(sum(queue.queue_seconds for queue in queues), 3),
             rate=round(self._work_rate(states), 3),
-            capacity=round(self._work.capacity, 3),
+            capacity=round(self._work.capacity.value, 3),
         )
 
     def snapshot(self, now: float) -> MeterSnapshot:
@@ -501,7 +503,7 @@ class Meter:
 
     def _slack(self, now: float, states: dict[Partition, PartitionState]) -> float:
         """What is neither used nor about to be: the larger of what is worked and what arrives counts as used."""
-        capacity = self._work.capacity
+        capacity = self._work.capacity.value
         used = max(self._work.busy.share(now) * capacity, self._work_rate(states))
         return max(0.0, capacity - used) * self._config.speed
 

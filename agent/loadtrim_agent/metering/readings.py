@@ -11,7 +11,7 @@ import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings, out_of_range
-from loadtrim_agent.wire.telemetry_records import ReportRecord, Untold
+from loadtrim_agent.wire.telemetry_records import Capacity, ReportRecord, Untold
 
 from .cost import Cost
 from .windows import BucketGrid
@@ -163,8 +163,7 @@ class MeterSnapshot:
     """Busy share of the concurrency over the last 10 s, 0 .. 1."""
     slack: float
     """Busy seconds per second that could still be given, x speed."""
-    capacity: float = 1.0
-    """Busy seconds per second that can be given, as far as is known."""
+    capacity: Capacity
     work_rate: float
     """Work that arrives in partitions that are not kept out, busy seconds per second."""
     clock_offset_seconds: float
@@ -209,6 +208,7 @@ def split_report(report: ReportRecord, partitions_max: int = PARTITIONS_PER_PART
                 untold=report.untold,
                 slicing_off=report.slicing_off,
                 capacity_known=report.capacity_known,
+                capacity_error=report.capacity_error,
                 partitions=report.partitions[start : start + partitions_max],
             )
         )

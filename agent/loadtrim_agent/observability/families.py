@@ -154,6 +154,15 @@ HANDOFF = Family(
 UTILIZATION = Family(
     "loadtrim_utilization_ratio", "gauge", "ratio", "Busy seconds per second over the member's capacity.", MEMBER
 )
+CAPACITY = Family(
+    "loadtrim_capacity_ratio",
+    "gauge",
+    "ratio",
+    "Busy seconds per second that the member can give, as far as it has learnt it: expected, and the least that it may "
+    "well be (one standard error less, or what it was seen to give).",
+    (*MEMBER, "bound"),
+    words=("expected", "least"),
+)
 LEADER = Family("loadtrim_leader", "gauge", "flag", "1 when the member leads its group, else 0.", MEMBER)
 GENERATION = Family("loadtrim_generation", "gauge", "number", "Generation of the group that the member is in.", MEMBER)
 REBALANCES = Family("loadtrim_rebalances_total", "counter", "count", "Generations that the member has entered.", MEMBER)
@@ -239,8 +248,8 @@ AGENT_ERRORS = Family(
 
 FAMILIES: Final = (
     INFO, OBJECTIVE_SECONDS, OBJECTIVE_SHARE, RECORDS_DONE, RECORDS_LATE, LATENCY_UNKNOWN, LATENCY, BUSY, IN_HAND_AGE,
-    LAG_RECORDS, LAG_SECONDS, ARRIVAL_RATE, ARRIVAL_RATE_UNNAMED, OWNED, UNOWNED, HANDOFF, UTILIZATION, LEADER,
-    GENERATION, REBALANCES, GROUP_PROTOCOL, MANUAL_OVERRIDE, COMMITS_FAILED, REPLICAS, PLANS, MOVES, SLICES,
+    LAG_RECORDS, LAG_SECONDS, ARRIVAL_RATE, ARRIVAL_RATE_UNNAMED, OWNED, UNOWNED, HANDOFF, UTILIZATION, CAPACITY,
+    LEADER, GENERATION, REBALANCES, GROUP_PROTOCOL, MANUAL_OVERRIDE, COMMITS_FAILED, REPLICAS, PLANS, MOVES, SLICES,
     PLAN_SECONDS, HEARTBEAT_AGE, SCALER_REQUESTS, AGENT_ERRORS,
 )  # fmt: skip
 """Every metric, in the order of the page."""

@@ -12,6 +12,8 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry
 
+from loadtrim_agent.wire.telemetry_records import Capacity
+
 from . import families as f
 from .families import FAMILIES, OTHER, WORDS_MAX, Family, Labels
 from .histogram import tally
@@ -164,9 +166,11 @@ class Metrics:
         """How many partitions the member owns."""
         self._series.show(f.OWNED, count)
 
-    def utilization(self, ratio: float | None) -> None:
-        """Busy seconds per second over capacity, 0 .. 1 and above; None: not known."""
+    def utilization(self, ratio: float | None, capacity: Capacity | None = None) -> None:
+        """Show busy seconds per second over capacity, 0 .. 1 and above, and the capacity; None: not known."""
         self._series.show(f.UTILIZATION, ratio)
+        self._series.show(f.CAPACITY, capacity.value if capacity else None, "expected")
+        self._series.show(f.CAPACITY, capacity.value - capacity.error if capacity else None, "least")
 
     def handoff(self, side: Literal["release", "acquire"], seconds: float) -> None:
         """One side of a handoff is over."""

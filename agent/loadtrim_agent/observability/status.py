@@ -96,8 +96,14 @@ class ScalerStatus(msgspec.Struct, frozen=True, kw_only=True):
 class MemberWorkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The work of one member, as far as it is measured."""
 
-    concurrency: float = 1.0
+    capacity: float = 1.0
+    """Busy seconds per second that it can give, as far as it has learnt it."""
+    capacity_error: float = 0.0
+    """The member may well give so much less: the standard error, and of a guess the distance to the most it gave."""
+    capacity_known: bool = True
+    """False: the capacity is a guess, because the member was never saturated."""
     utilization: float | None = None
+    """Busy seconds per second over the capacity; None: not known."""
     untold: str = ""
     """Reason why nobody knows when this member's records are done, and what to do; empty: it is known."""
     slicing_off: str = ""

@@ -103,6 +103,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         return NotReady(Reason.NOT_READY, f"{len(series)} of {SECONDS_MIN} s of arrivals are measured")
     members = _members(observation, group)
     rates = _rates(observation)
+    grain = _grain(observation, members, rates)
     costs = _costs(observation, members, rates)
     idle = len(series) >= IDLE_SECONDS and not any(entry.lag for entry in observation.partitions.values())
     if not costs and not (idle and not any(series)):
@@ -116,14 +117,16 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         rates=rates,
         costs=costs,
         cost=statistics.fmean(costs.values()) if costs else 0.0,
-        shape=unit_curve(observation.slots, alike_seconds(series), observation.second_halves),
+        shape=unit_curve(observation.slots, alike_seconds(series, grain), observation.second_halves),
     )
     fastest = max((member.capacity for member in members.values()), default=1.0)
     partitions = {p: _mark_unsplittable(_partition(p, inputs), fastest, config) for p in in_turns(sorted(group.owners))}
-    return _summed(inputs, series, partitions)
+    return _summed(inputs, series, grain, partitions)
 
 
-def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Partition, PartitionEstimate]) -> Estimate:
+def _summed(
+    inputs: _Inputs, series: tuple[float, ...], grain: float, partitions: Mapping[Partition, PartitionEstimate]
+) -> Estimate:
     observation, config = inputs.observation, inputs.config
     may_pause()
     sized = [entry for entry in partitions.values() if entry.sized]
@@ -148,6 +151,7 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         late=sum(entry.late for entry in sized),
         throughput=sum(entry.done_rate for entry in observation.partitions.values()),
         cost=cost,
+        grain=grain,
         overhead_seconds=_overhead(
             config,
             1.5 * cost
@@ -163,7 +167,8 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         capacity_typical=statistics.median(known) if known else 1.0,
         stale=tuple(member for member, _ in observation.stale),
         untold=(untold := _untold(observation, inputs.members)),
-        capacity_known=not untold or any(observation.members[member].capacity_known for member in untold),
+        capacity_known=not untold or any(observation.members[member].capacity.known for member in untold),
+        capacity_error=_capacity_error(observation, inputs.members),
         late_records=observation.late_records,
         past=observation.past,
         opening=observation.opening,
@@ -210,15 +215,15 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
     """
     known = observation.members
     contradicted = {
-        member: entry.behind_busy_seconds / entry.concurrency
+        member: seen / entry.capacity.value
         for member, entry in known.items()
-        if entry.behind_busy_seconds is not None and entry.behind_busy_seconds < CONTRADICTED_SHARE * entry.concurrency
+        if (seen := entry.behind_busy_seconds) is not None and seen < CONTRADICTED_SHARE * entry.capacity.value
     }
     others = statistics.median(contradicted.values()) if contradicted else 1.0
-    told = {member: entry.concurrency * entry.speed for member, entry in known.items()}
+    told = {member: entry.capacity.value * entry.speed for member, entry in known.items()}
     believed = {member: _believed(entry, others) for member, entry in known.items()} | contradicted
     able = {member: told[member] * believed[member] for member in known}
-    learnt = [able[member] for member, entry in known.items() if entry.capacity_known or member in contradicted]
+    learnt = [able[member] for member, entry in known.items() if entry.capacity.known or member in contradicted]
     typical = statistics.median(learnt or able.values() or [1.0])
     result = {}
     for member in sorted(group.members):
@@ -226,7 +231,7 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
         if entry is None:
             result[member] = MemberEstimate(capacity=typical, silent=member in observation.silent)
             continue
-        known_here = entry.capacity_known or member in contradicted or not learnt
+        known_here = entry.capacity.known or member in contradicted or not learnt
         capacity = max(able[member], 1e-6) if known_here else typical
         given = capacity / entry.speed * entry.interval_seconds
         result[member] = MemberEstimate(
@@ -242,7 +247,26 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
 
 def _believed(entry: MemberObservation, others: float) -> float:
     """Return the share of what a member says it can give that is believed, where others gave that share of theirs."""
-    return 1.0 if CONTRADICTED_SHARE * entry.shown_busy_seconds > others * entry.concurrency else others
+    return 1.0 if CONTRADICTED_SHARE * entry.shown_busy_seconds > others * entry.capacity.value else others
+
+
+def _capacity_error(observation: Observation, members: Mapping[str, MemberEstimate]) -> float:
+    """Return how much less the members may well give together.
+
+    What each has learnt errs by itself, so the squares add up. Guesses are made by one rule, and err together.
+    """
+    guessed = squares = 0.0
+    for member, estimate in members.items():
+        entry = observation.members.get(member)
+        if entry is None or entry.capacity.error <= 0.0:
+            continue
+        shown = (entry.capacity.value - entry.capacity.error) * entry.speed
+        error = max(0.0, estimate.capacity - shown)
+        if entry.capacity.known:
+            squares += error * error
+        else:
+            guessed += error
+    return guessed + math.sqrt(squares)
 
 
 def _untold(observation: Observation, members: Mapping[str, MemberEstimate]) -> dict[str, str]:
@@ -421,6 +445,17 @@ def _costs(
             cost, total = sums.get(partition.topic, (0.0, 0.0))
             sums[partition.topic] = (cost + entry.cost * _speed(entry, members) * weight, total + weight)
     return {topic: cost / total for topic, (cost, total) in sums.items()}
+
+
+def _grain(observation: Observation, members: Mapping[str, MemberEstimate], rates: Mapping[Partition, float]) -> float:
+    """Work per record, by work: the mean of its square over its mean."""
+    work = squares = 0.0
+    for partition, entry in observation.partitions.items():
+        if entry.cost is not None:
+            weight, speed = rates[partition] + 1e-9, _speed(entry, members)
+            work += weight * entry.cost * speed
+            squares += weight * (entry.cost * entry.cost + entry.cost_variance) * speed * speed
+    return squares / work if work > 0.0 else 0.0
 
 
 def _speed(entry: PartitionObservation, members: Mapping[str, MemberEstimate]) -> float:

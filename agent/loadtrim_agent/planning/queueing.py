@@ -16,8 +16,10 @@ is seen.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from statistics import NormalDist
 
-__all__ = ["capacity_in_time", "share_late"]
+__all__ = ["capacity_in_time", "share_late", "z_of"]
 
 STEPS = 24
 """Halvings of what a capacity is looked for in: it is found to less than a millionth of that."""
@@ -61,3 +63,10 @@ def capacity_in_time(work: float, dispersion: float, seconds: float, share: floa
         else:
             low = middle
     return high
+
+
+@lru_cache(maxsize=16)  # asked for in every window of every decision, and of one share nearly always
+def z_of(share: float) -> float:
+    """Return the standard deviations that a share of records in time takes: 1 for 99.9 %, in proportion for others."""
+    normal = NormalDist()
+    return max(0.0, normal.inv_cdf(share) / normal.inv_cdf(0.999))

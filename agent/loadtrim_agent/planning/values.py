@@ -14,8 +14,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from statistics import NormalDist
 
 import msgspec
 
@@ -24,10 +22,11 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings, out_of_range
 from loadtrim_agent.wire.baseline_records import TopicCurve
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
-from loadtrim_agent.wire.telemetry_records import RejectedPlan
+from loadtrim_agent.wire.telemetry_records import Capacity, RejectedPlan
 
 from .history import Second
 from .policy_state import PolicyState
+from .queueing import z_of
 
 __all__ = [
     "DECISION_PHASE",
@@ -63,8 +62,6 @@ TAUS_SECONDS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 
 DECISION_PHASE = 0.3
 """Intervals after a multiple of the interval at which it is decided: the members' reports are there by then."""
-SHARE_OF_Z_1 = 0.999
-"""The share of records in time at which one standard deviation is kept free (z = 1)."""
 
 
 class Outcome(enum.StrEnum):
@@ -160,13 +157,7 @@ class PlanConfig(AgentSettings, frozen=True, kw_only=True):
     @property
     def z(self) -> float:
         """Standard deviations kept free: 1 at a share of 0.999, in proportion to the normal quantile for others."""
-        return _z_of(self.sla_share)
-
-
-@lru_cache(maxsize=16)  # asked for in every window of every decision, and of one share nearly always
-def _z_of(share: float) -> float:
-    normal = NormalDist()
-    return max(0.0, normal.inv_cdf(share) / normal.inv_cdf(SHARE_OF_Z_1))
+        return z_of(self.sla_share)
 
 
 class RateUnit(enum.StrEnum):
@@ -301,9 +292,8 @@ class MemberObservation:
     instance: str
     instance_type: str
     interval_seconds: float
-    concurrency: float
-    capacity_known: bool
-    """False: the member was never saturated, and may be able to give more, or less, than ``concurrency``."""
+    capacity: Capacity
+    """As it says, at its own speed."""
     untold: str
     """Reason why nobody knows when its records are done; empty: it is known."""
     arrival_delay: float | None = None
@@ -417,6 +407,8 @@ class Unknowns:
     """Members of which nobody knows when their records are done, and why: what is in time, or late, is not known."""
     capacity_known: bool = True
     """False: that is so, and no member was ever seen to do all that it can: nobody knows how many are needed."""
+    capacity_error: float = 0.0
+    """All members together may well give so much less than is counted on, work per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,6 +435,8 @@ class Variation(Moving):
     """How much partitions vary together, 0 .. 1."""
     dispersion: float = 0.0
     """Variance of a record's cost over its mean, busy seconds: a window with work w varies by w x this on top."""
+    grain: float = 0.0
+    """The mean cost of a record by work, so that dear ones count more: what comes at once with one, busy seconds."""
     chance_share: float = 1.0
     """Variance of what comes in single partitions over that of chance, 0 .. 1: less where dealt out in turn."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +29,7 @@ from .ranges import (
 
 __all__ = [
     "BaselineUse",
+    "Capacity",
     "DecisionRecord",
     "PartitionReport",
     "RejectedPlan",
@@ -112,6 +113,17 @@ class Untold(enum.StrEnum):
         return self.at_next_call or self is Untold.COMMITTED
 
 
+class Capacity(NamedTuple):
+    """The busy seconds per second that a member can give, as far as it has learnt it."""
+
+    value: float
+    error: float = 0.0
+    """The member may well give so much less, 0 .. ``value``: the standard error of what was learnt. Before anything
+    was, the distance to the most that it gave."""
+    known: bool = True
+    """False: it is a guess, because the member was never saturated. It may give more, or less."""
+
+
 class Reporter(Envelope, frozen=True, kw_only=True):
     """The member that reports can give this, and gave that in the interval."""
 
@@ -126,12 +138,19 @@ class Reporter(Envelope, frozen=True, kw_only=True):
     """Busy seconds per second that the member can give, as far as it has learnt it."""
     capacity_known: bool = True
     """False: it was never saturated, so that ``concurrency`` is what it may well give."""
+    capacity_error: RecordCost = 0.0
+    """``concurrency`` may well be so much less (see :class:`Capacity`)."""
     untold: str = ""
     """Reason why nobody knows when its records are done (see :class:`Untold`). Empty: it is known."""
     speed: RecordCost = 1.0
     slicing_off: str | None = None
     """Reason why it passes nothing on by its own decision. Empty: it does. None: an older member, which cannot."""
     busy_seconds: Amount = 0.0
+
+    @property
+    def capacity(self) -> Capacity:
+        """Return what it says of its capacity."""
+        return Capacity(self.concurrency, self.capacity_error, self.capacity_known)
 
 
 class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):

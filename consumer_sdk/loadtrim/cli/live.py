@@ -31,7 +31,7 @@ from loadtrim_agent.observability.text import (
     printable,
 )
 
-from .text import ago, in_time_words, latency_words, member_label, owns, partition_rows
+from .text import ago, busy_words, in_time_words, latency_words, member_label, owns, partition_rows
 
 __all__ = ["LiveView", "Scene", "bar", "render", "sparkline"]
 
@@ -222,7 +222,7 @@ def _member_row(member: ObservedMember, called: Mapping[str, str]) -> tuple[Rend
     state = "to go" if member.state == "victim" else member.state
     busy: RenderableType = ""
     if member.utilization is not None:
-        busy = bar(member.utilization, 10) + Text(f" {percent(member.utilization)}")
+        busy = bar(member.utilization, 10) + Text(f" {busy_words(member)}")
     return (
         Text(member_label(member, called), "bold" if member.leader else ""),
         Text(printable(state), _STATE_STYLES.get(member.state, "")),

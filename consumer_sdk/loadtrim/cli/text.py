@@ -22,6 +22,7 @@ from loadtrim_agent.observability.text import (
 
 __all__ = [
     "ago",
+    "busy_words",
     "group_line",
     "in_time_words",
     "latency_words",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 _MARGIN = "  "
+CAPACITY_ERROR_SHOWN = 0.01
+"""Share of a member's capacity that it may well give less before it is told. Chosen."""
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
@@ -205,7 +208,7 @@ def _member_table(state: ObservedGroup) -> list[str]:
         (
             member_label(each, called),
             _member_words(each, state.at),
-            "-" if each.utilization is None else percent(each.utilization),
+            busy_words(each),
             str(each.lag_records),
             duration(each.lag_seconds) if each.lag_records else "-",
             f"{len(each.partitions)}: {owns(each.partitions)}" if each.partitions else "nothing",
@@ -213,6 +216,20 @@ def _member_table(state: ObservedGroup) -> list[str]:
         for each in state.members
     ]
     return table(("MEMBER", "STATE", "BUSY", "BEHIND", "OLDEST", "OWNS"), rows, frozenset({2, 3, 4}))
+
+
+def busy_words(member: ObservedMember) -> str:
+    """Return ``77 %``, and ``77 % of 10 ± 0.4`` where it has learnt what it can do, or ``12 % of 9.3, a guess``."""
+    if member.utilization is None:
+        return "-"
+    share, able, error = percent(member.utilization), member.capacity or 0.0, member.capacity_error or 0.0
+    if error <= CAPACITY_ERROR_SHOWN * able:
+        return share
+    return (
+        f"{share} of {number(able)} ± {number(error)}"
+        if member.capacity_known
+        else f"{share} of {number(able)}, a guess"
+    )
 
 
 def _member_words(member: ObservedMember, now: float) -> str:

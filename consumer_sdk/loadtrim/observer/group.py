@@ -76,6 +76,10 @@ class ObservedMember(msgspec.Struct, frozen=True, kw_only=True):
     """Busy seconds per second and concurrency; None: not reported yet."""
     capacity: float | None
     """Busy seconds per second that it can give."""
+    capacity_error: float | None
+    """The member may well give so much less: the standard error, and of a guess the distance to the most it gave."""
+    capacity_known: bool
+    """False: the capacity is a guess, because the member was never saturated."""
     lag_records: int
     lag_seconds: float
     """Age of the oldest record not done."""
@@ -192,6 +196,8 @@ class _Member:
     """Generation in which it asked to be drained."""
     utilization: float | None = None
     capacity: float | None = None
+    capacity_error: float | None = None
+    capacity_known: bool = True
     untold: str = ""
     done_rate: float = 0.0
     arrived_rate: float = 0.0
@@ -411,6 +417,8 @@ class GroupObserver:
         member.process = report.process or member.process
         interval = max(report.interval, 1e-3)
         member.capacity = report.concurrency * report.speed
+        member.capacity_error = report.capacity_error * report.speed
+        member.capacity_known = report.capacity_known
         member.utilization = report.busy_seconds / interval / max(report.concurrency, 1e-9)
         member.untold = report.untold
         member.done_rate = sum(each.done for each in report.partitions) / interval
@@ -493,6 +501,8 @@ class GroupObserver:
             partitions=tuple((each.topic, each.partition) for each in owned),
             utilization=heard.utilization,
             capacity=heard.capacity,
+            capacity_error=heard.capacity_error,
+            capacity_known=heard.capacity_known,
             lag_records=sum(each.lag for each in reports),
             lag_seconds=max((each.lag_seconds for each in reports), default=0.0),
             done_rate=heard.done_rate,

@@ -38,7 +38,7 @@ from loadtrim_agent.protocol.snapshot import MachineSnapshot
 from loadtrim_agent.runtime.observer import AgentObserver
 from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.ownership_records import LoadRecord, PlanRecord, PromiseRecord, ReleaseRecord
-from loadtrim_agent.wire.telemetry_records import Untold
+from loadtrim_agent.wire.telemetry_records import Capacity, Untold
 from sim.driver import GROUP, ME, OTHER, Driver, release
 from unit.kafka.fetch.batches import batch
 
@@ -125,7 +125,7 @@ class House:
 
     def metered(self, **fields: Any) -> None:
         blank = self.metering.meter.snapshot(wall_time())
-        values = {"capacity": 1.0, **fields}
+        values = {"capacity": Capacity(1.0), **fields}
         self.metering.snapshot: MeterSnapshot = replace(blank, **values)
 
     def read(self, record: Record) -> None:

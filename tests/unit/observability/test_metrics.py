@@ -23,6 +23,7 @@ from loadtrim_agent.observability.metrics import FAMILIES, OTHER, WORDS_MAX, Fam
 from loadtrim_agent.planning.values import Outcome
 from loadtrim_agent.protocol.commits import CommitFailure
 from loadtrim_agent.protocol.counters import ProtocolCount, Severity
+from loadtrim_agent.wire.telemetry_records import Capacity
 
 GROUP = {"group": "payments"}
 MEMBER = GROUP | {"client_id": "pod-a"}
@@ -50,6 +51,7 @@ CONTRACT = {
     "loadtrim_partitions_owned": {"group", "client_id"},
     "loadtrim_handoff_seconds": {"group", "client_id", "side"},
     "loadtrim_utilization_ratio": {"group", "client_id"},
+    "loadtrim_capacity_ratio": {"group", "client_id", "bound"},
     "loadtrim_leader": {"group", "client_id"},
     "loadtrim_generation": {"group", "client_id"},
     "loadtrim_replicas": {"group", "state"},
@@ -84,7 +86,7 @@ def fill(metrics: Metrics) -> None:
     metrics.records_done("orders", 3, 2, [0.2, 0.8], [0.006, 0.006])
     metrics.partition("orders", 3, 12, 0.5, 85.0)
     metrics.owned(1)
-    metrics.utilization(0.62)
+    metrics.utilization(0.62, Capacity(10.0, 0.4))
     metrics.handoff("release", 0.007)
     metrics.handoff("acquire", 0.001)
     metrics.move("done")
@@ -124,6 +126,8 @@ def test_values(registry: CollectorRegistry) -> None:
     assert value(registry, "loadtrim_partition_arrival_rate", P3) == 85
     assert value(registry, "loadtrim_partitions_owned", MEMBER) == 1
     assert value(registry, "loadtrim_utilization_ratio", MEMBER) == 0.62
+    assert value(registry, "loadtrim_capacity_ratio", MEMBER | {"bound": "expected"}) == 10.0
+    assert value(registry, "loadtrim_capacity_ratio", MEMBER | {"bound": "least"}) == 9.6
     assert value(registry, "loadtrim_handoff_seconds_count", MEMBER | {"side": "release"}) == 1
     assert value(registry, "loadtrim_handoff_seconds_sum", MEMBER | {"side": "acquire"}) == 0.001
     assert value(registry, "loadtrim_moves_total", MEMBER | {"outcome": "done"}) == 1

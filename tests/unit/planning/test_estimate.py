@@ -14,6 +14,7 @@ from msgspec import structs
 from loadtrim_agent.planning.estimate import _changed, _filled, estimate_of, late_records, quantile, unit_curve
 from loadtrim_agent.planning.shape import shape_of
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, Observation, PlanConfig
+from loadtrim_agent.wire.telemetry_records import Capacity
 from unit.planning.virtual_group import COST, Fleet, even, partition
 
 CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=7.0, handoff_seconds=0.02)
@@ -220,10 +221,53 @@ def behind(fleet: Fleet, known: bool = False, **busy_seconds: float) -> Estimate
     """Return the estimate where members gave so much while they fell behind."""
     observation, _ = looked(fleet)
     members = {
-        name: replace(entry, behind_busy_seconds=busy_seconds.get(name), capacity_known=known or name in busy_seconds)
+        name: replace(
+            entry,
+            behind_busy_seconds=busy_seconds.get(name),
+            capacity=entry.capacity._replace(known=known or name in busy_seconds),
+        )
         for name, entry in observation.members.items()
     }
     return made(fleet, members=members)
+
+
+def uncertain(fleet: Fleet, **told: Capacity) -> float:
+    """Return how much less all may give where some say this of what they can."""
+    observation, _ = looked(fleet)
+    members = {
+        name: replace(entry, capacity=told.get(name, entry.capacity)) for name, entry in observation.members.items()
+    }
+    return made(fleet, members=members).capacity_error
+
+
+def test_errors_of_what_was_learnt_add_up_by_their_squares_and_guesses_err_together() -> None:
+    fleet = ran(Fleet(CONFIG, even(4, 200.0), members=3))
+    assert uncertain(fleet) == 0.0
+    assert uncertain(fleet, m01=Capacity(10.0, 3.0), m02=Capacity(10.0, 4.0)) == pytest.approx(5.0)
+    guess = Capacity(9.0, 6.0, known=False)
+    assert uncertain(fleet, m01=guess, m02=guess, m03=guess) == pytest.approx(18.0)
+    assert uncertain(fleet, m01=guess, m02=Capacity(4.0, 1.0), m03=Capacity(4.0, 0.0)) == pytest.approx(2.0), (
+        "what it gives is taken to be like the others', and it has shown 3"
+    )
+
+
+def test_dear_records_make_the_grain() -> None:
+    """Half of the work comes as records of 3 s each, half as three times as many of 1 s."""
+    observation, state = looked(ran(Fleet(CONFIG, even(2, 2.0), members=1)))
+    dear, cheap = (observation.partitions[partition(number)] for number in (0, 1))
+    seen = estimate_of(
+        replace(
+            observation,
+            partitions={
+                partition(0): structs.replace(dear, cost=3.0, cost_variance=0.0, rate_slow=1.0, rate_fast=1.0),
+                partition(1): structs.replace(cheap, cost=1.0, cost_variance=0.5, rate_slow=3.0, rate_fast=3.0),
+            },
+        ),
+        state,
+        CONFIG,
+    )
+    assert isinstance(seen, Estimate)
+    assert seen.grain == pytest.approx((9.0 + 3.0 * 1.5) / 6.0)
 
 
 def test_a_member_that_fell_behind_has_what_it_gave_then() -> None:

@@ -37,6 +37,8 @@ SOON_OF_SECONDS = 300.0
 """Overdue work may also take as long as the share permits of this time. Chosen."""
 CHANCE = math.inf
 """Window that binds where the queue of records that come by chance does."""
+CAPACITY_ERROR_TOLD = 0.1
+"""Share of their capacity that members may well give less before a decision tells so. Chosen."""
 BENEFIT_REACH = 3
 """So many more replicas are looked at together: one alone may bring nothing where two do. Chosen."""
 
@@ -202,6 +204,9 @@ def explain(view: View, need: Need) -> str:
             f"; {who} fell behind at {number(able)} of the {number(told)} busy seconds/s that they were taken to give"
         )
         text += ", so what was seen counts"
+    able, error = sum(member.capacity for member in view.estimate.members.values()), view.estimate.capacity_error
+    if error > CAPACITY_ERROR_TOLD * able:
+        text += f"; what the members can give, {number(able)}, may well be {_percent(error / able)} less"
     unsplittable = [str(item.partition) for item in view.columns.unsplittable]
     if unsplittable:
         text += f"; too large for one member, so replicas cannot help: {format_list(unsplittable)}"

@@ -68,6 +68,9 @@ def test_records_that_take_long_need_room_for_those_that_come_together_by_chance
     assert share_late(2.4, 4.0, need.required, 16.0) == pytest.approx(0.001, rel=1e-4)
     assert "to do what comes together by chance within 20 s takes 3.2" in explain(long, need)
     even = replace(long, estimate=replace(long.estimate, series=(2.4,) * 120))
+    unsure = replace(long, estimate=replace(long.estimate, capacity_error=0.25))
+    assert "; what the members can give, 1.0, may well be 25 % less" in explain(unsure, need)
+    assert "may well be" not in explain(long, need)
     assert needed(even, 2.4).pool == 3, "they come at equal distances, as was seen for two minutes"
 
 

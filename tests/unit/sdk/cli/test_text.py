@@ -77,6 +77,29 @@ def test_the_status_of_a_group() -> None:
     ]
 
 
+def test_how_well_a_members_capacity_is_known_is_told() -> None:
+    state = view(
+        base(1, {"m-1": (0,), "m-2": (1,), "m-3": (2,)}),
+        report("m-1", instance="pay-1", busy_seconds=7.7, concurrency=10.0, capacity_error=0.4),
+        report(
+            "m-2",
+            instance="pay-2",
+            busy_seconds=3.1,
+            concurrency=9.3,
+            capacity_known=False,
+            capacity_error=6.2,
+            speed=2.0,
+        ),
+        report("m-3", instance="pay-3", busy_seconds=0.5, concurrency=0.998, capacity_error=0.001),
+    ).state(1.0)
+    lines = status_lines(state)
+    for busy in ("77 % of 10 ± 0.4", "33 % of 18.6, a guess", "50 %  "):
+        assert any(f"  {busy}" in line for line in lines), busy
+    assert "77 % of 10 ± 0.4" in shown(Scene(now=1.0, started_at=0.0, state=state))
+    member = {each.instance: each for each in state.members}["pay-2"]
+    assert (member.capacity, member.capacity_error, member.capacity_known) == (18.6, 12.4, False)
+
+
 def test_latency_that_nobody_knows_is_said_with_what_to_do() -> None:
     """Told "in time 100 %, half within 10 ms" while records were 18 s late."""
     state = view(
