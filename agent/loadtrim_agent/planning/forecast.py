@@ -2,6 +2,10 @@
 
 A straight line by least squares over as much of the past as agrees with the newest seconds: up to two minutes of a
 steady load, so that noise moves nothing, and no more than a few seconds after a jump, so that it is answered at once.
+
+Work comes in *grains*, the work of a record. Where a second has few of them it is far from a normal variable. Where one
+record comes every two seconds, four in one second are no jump: bounds upwards allow for that (:func:`_skew`). And a
+load that begins with a record is not known to go on at one a second.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
+from typing import NamedTuple
 
 from .baseline import NOTHING_EXPECTED, Expectation
 from .values import Estimate, Forecast
@@ -82,6 +87,29 @@ class _Line:
     stddev: float
     """Of one second around the line."""
     freedom: int
+
+
+class _Told(NamedTuple):
+    """The line that a series tells of."""
+
+    line: _Line
+    window: int
+    """Newest seconds that it rests on."""
+    known: tuple[float, ...]
+    """The series since the load began."""
+
+
+def _skew(errors: float, grain: float) -> float:
+    """Return how much farther above its mean a sum of few grains may be than a normal variable.
+
+    Args:
+        errors: standard errors that are allowed for.
+        grain: mean work of a record, by work: of a record that costs more, more comes at once.
+
+    Source: the first term of the expansion of a quantile (E. A. Cornish, R. A. Fisher, 1938), for a compound Poisson
+    variable: its third cumulant over its variance is a grain. That of a record's cost is taken for it.
+    """
+    return grain * (errors * errors - 1.0) / 6.0
 
 
 def _noise(series: Sequence[float]) -> float:
@@ -155,20 +183,27 @@ def _believed(values: Sequence[float], noise: float) -> _Line:
     return line if abs(line.slope) > bound * line.slope_error else _flat(values, noise)
 
 
-def _agrees(values: Sequence[float], noise: float) -> bool:
+def _agrees(values: Sequence[float], noise: float, grain: float) -> bool:
     """Is the past straight, and do the newest seconds look like what the ones before them predict?"""
     before, newest = values[:-NEWEST], values[-NEWEST:]
     line = _believed(before, noise)
-    if line.stddev > STRAIGHT * noise:
+    # Of few grains the variance itself varies: by the fourth cumulant, which is theirs squared times the second.
+    chance = DISAGREE * noise * grain / math.sqrt(len(before))
+    if line.stddev * line.stddev > (STRAIGHT * noise) ** 2 + chance:
         return False
     mean_off = 0.0
     for step, value in enumerate(newest, 1):
         off = value - line.level - line.slope * step
         mean_off += off / NEWEST
-        if abs(off) > (DISAGREE + 0.5) * math.hypot(line.stddev, line.error):
+        if _is_off(off, DISAGREE + 0.5, math.hypot(line.stddev, line.error), grain):
             return False
     error = math.hypot(line.stddev / math.sqrt(NEWEST), line.error + line.slope_error * NEWEST)
-    return abs(mean_off) <= DISAGREE * error
+    return not _is_off(mean_off, DISAGREE, error, grain / NEWEST)
+
+
+def _is_off(off: float, errors: float, error: float, grain: float) -> bool:
+    """Return whether something is farther from what was predicted than chance makes it."""
+    return abs(off) > errors * error + (_skew(errors, grain) if off > 0.0 else 0.0)
 
 
 def forecast(
@@ -177,6 +212,7 @@ def forecast(
     expectation: Expectation = NOTHING_EXPECTED,
     opening: float = 0.0,
     objective_seconds: float = 0.0,
+    grain: float = 0.0,
 ) -> Forecast:
     """Level and trend of the group's work.
 
@@ -189,24 +225,24 @@ def forecast(
             expected of all of it: that little has come yet says nothing.
         objective_seconds: W. A rise that is only suspected is answered where what it brings until the horizon would be
             late.
+        grain: busy seconds that come at once with a record, see :func:`_skew`; 0: next to nothing.
 
     Returns:
         The larger of trend and baseline; never below 0.
 
     Cost: ``O(len(series))``, about 0.2 ms.
     """
-    known = tuple(series)
-    line, window = _told(known)
+    line, window, known = _told(tuple(series), grain)
     far = reach_seconds(horizon_seconds)
     reach = min(far, float(window))
     if opening > line.level + line.slope:
-        sooner, since = _told((*known, opening))
-        if sooner.level + sooner.slope * reach > line.level + line.slope * reach:
-            known, line, window = (*known, opening), sooner, since
+        sooner = _told((*series, opening), grain)
+        if sooner.line.level + sooner.line.slope * reach > line.level + line.slope * reach:
+            line, window, known = sooner
     ahead = trend = max(0.0, line.level + line.slope * reach)
     # What would be late meanwhile is a part of the objective: so long a suspicion can wait to become a trend.
     waits = 1.0 + SUSPECTED_OBJECTIVES * objective_seconds / horizon_seconds if horizon_seconds > 0.0 else 1.0
-    if (risen := _risen(known, window, far) / waits) > line.level:
+    if (risen := _risen(known, window, far, grain) / waits) > line.level:
         ahead = trend = max(trend, risen)
     source = "trend"
     if expectation.ahead is not None and expectation.ahead > ahead:
@@ -225,7 +261,7 @@ def forecast(
 
 
 @lru_cache(maxsize=4)
-def _risen(series: tuple[float, ...], alike: int, far_seconds: float) -> float:
+def _risen(series: tuple[float, ...], alike: int, far_seconds: float, grain: float) -> float:
     """Return the least that is expected of a load if it is rising, by the window that says the most.
 
     A slope is believed only where noise would hardly ever make it, and until then the mean of the past lags behind a
@@ -239,8 +275,9 @@ def _risen(series: tuple[float, ...], alike: int, far_seconds: float) -> float:
         series: work per second.
         alike: seconds that are of one kind; what was before does not count.
         far_seconds: how far a slope is drawn out at most. It lasts no longer than it has been seen for.
+        grain: as for :func:`forecast`.
     """
-    noise = _noise_of(series)
+    noise = _noise_of(series, min(grain, max(series)))
     count = min(NEWEST, alike)
     newest = _flat(series[-count:], noise)
     most = newest.level - _errors_of(count, alike) * newest.error
@@ -260,9 +297,19 @@ def _errors_of(window: int, alike: int) -> float:
 
 
 @lru_cache(maxsize=4)  # which past agrees and whether it rises rest on the same
-def _noise_of(series: tuple[float, ...]) -> float:
-    """Return the standard deviation of one second, never below what a measurement is exact to."""
-    return max(_noise(series), FLOOR * abs(statistics.fmean(series[-NEWEST:])), 1e-12)
+def _noise_of(series: tuple[float, ...], grain: float) -> float:
+    """Return the standard deviation of one second, never below what a measurement is exact to.
+
+    Nor below what whole grains make where most seconds have none: then few differences show it.
+    """
+    hit = _share_hit(series, grain)
+    chance = grain * math.sqrt(hit * (1.0 - hit))
+    return max(_noise(series), chance, FLOOR * abs(statistics.fmean(series[-NEWEST:])), 1e-12)
+
+
+def _share_hit(series: Sequence[float], grain: float) -> float:
+    """Return the share of seconds that get a grain where each gets one at most, 0 .. 1."""
+    return min(1.0, statistics.fmean(series) / grain) if grain > 0.0 else 1.0
 
 
 def reach_seconds(horizon_seconds: float) -> float:
@@ -284,9 +331,9 @@ def dispersion_of(estimate: Estimate, objective_seconds: float) -> float:
     series, cost = estimate.series, estimate.cost
     if not series:
         return cost + estimate.dispersion
-    line, window = _told(series)
+    line, window, known = _told(series, estimate.grain)
     told = max(0, window - WINDOWS_SECONDS[-1])
-    seen = _seen(series[-window:], line, objective_seconds) if told and any(series[-window:]) else cost
+    seen = _seen(known[-window:], line, objective_seconds) if told and any(known[-window:]) else cost
     return (seen * told + cost * CHANCE_SECONDS) / (told + CHANCE_SECONDS) + estimate.dispersion
 
 
@@ -325,18 +372,23 @@ def _seen(values: tuple[float, ...], line: _Line, objective_seconds: float) -> f
     return squares / (together * known * statistics.fmean(values))
 
 
-def alike_seconds(series: Sequence[float]) -> int:
+def alike_seconds(series: Sequence[float], grain: float = 0.0) -> int:
     """How many of the newest seconds are of one kind: what was before is another load."""
-    return _told(tuple(series))[1]
+    return _told(tuple(series), grain).window
 
 
 @lru_cache(maxsize=4)  # the estimate and the forecast of one decision ask the same
-def _told(series: tuple[float, ...]) -> tuple[_Line, int]:
-    return _longest_that_agrees(_since_idle(series))
+def _told(series: tuple[float, ...], grain: float) -> _Told:
+    known = _since_idle(series, grain)
+    return _Told(*_longest_that_agrees(known, min(grain, max(series))), known)
 
 
-def _since_idle(series: tuple[float, ...]) -> tuple[float, ...]:
-    """What came after the last idle time, or after the nothing before the load began; all of it while it is idle."""
+def _since_idle(series: tuple[float, ...], grain: float) -> tuple[float, ...]:
+    """What came after the last idle time, or after the nothing before the load began; all of it while it is idle.
+
+    The record that it begins with is left out: that the load began is all that it tells. Of n records since the first
+    one, n - 1 came in the time since then.
+    """
     nothing = IDLE_SHARE * statistics.fmean(series[-NEWEST:])
     if series[-1] <= nothing:
         return series
@@ -346,7 +398,7 @@ def _since_idle(series: tuple[float, ...]) -> tuple[float, ...]:
         run = run + 1 if value <= nothing else 0
         if run >= idle or run == second + 1:
             begin = second + 1
-    return series[begin:]
+    return (max(0.0, series[begin] - grain), *series[begin + 1 :]) if begin else series
 
 
 def _idle_seconds(series: Sequence[float], nothing: float) -> float:
@@ -357,48 +409,52 @@ def _idle_seconds(series: Sequence[float], nothing: float) -> float:
     return max(IDLE_SECONDS, math.log(IDLE_CHANCE) / math.log(empty)) if empty > 0.0 else IDLE_SECONDS
 
 
-def _longest_that_agrees(series: tuple[float, ...]) -> tuple[_Line, int]:
+def _longest_that_agrees(series: tuple[float, ...], grain: float) -> tuple[_Line, int]:
     """As much of the past as tells the same as its newest parts alone (Lepski's rule for choosing a bandwidth)."""
     if not any(series):
         return _Line(0.0, 0.0, 0.0, 0.0, 0.0, len(series) - 1), len(series)
-    noise = _noise_of(series)
+    noise = _noise_of(series, grain)
+    grain *= 1.0 - _share_hit(series, grain)
     for window in WINDOWS_SECONDS:
         values = series[-window:]
-        if len(values) <= NEWEST + 4 or window >= 2 * len(values) or not _agrees(values, noise):
+        if len(values) <= NEWEST + 4 or window >= 2 * len(values) or not _agrees(values, noise, grain):
             continue
         line = _believed(values, noise)
-        if all(_fits(line, series[-part:]) for part in WINDOWS_SECONDS if part < len(values)):
+        if all(_fits(line, series[-part:], grain) for part in WINDOWS_SECONDS if part < len(values)):
             return line, len(values)
-    return _since_jump(series, noise)
+    return _since_jump(series, noise, grain)
 
 
-def _fits(line: _Line, newest: Sequence[float]) -> bool:
+def _fits(line: _Line, newest: Sequence[float], grain: float) -> bool:
     """Does a line say what the newest part of its window was on average?"""
     expected = line.level - line.slope * (len(newest) - 1) / 2
     error = math.hypot(line.stddev / math.sqrt(len(newest)), line.error)
-    return abs(statistics.fmean(newest) - expected) <= DISAGREE * error
+    return not _is_off(statistics.fmean(newest) - expected, DISAGREE, error, grain / len(newest))
 
 
-def _since_jump(series: Sequence[float], noise: float) -> tuple[_Line, int]:
+def _since_jump(series: Sequence[float], noise: float, grain: float) -> tuple[_Line, int]:
     """The mean of the newest seconds that are alike, as noisy as the load before the jump was, in proportion."""
     before = statistics.fmean(series[-BEFORE_SECONDS:-NEWEST] or series)
     # Of next to nothing every share is large, and would hide the jump.
     share = min(noise / before, JUMP_NOISE_MAX) if before > 0 else 0.0
     newest = series[-WINDOWS_SECONDS[-1] :]
-    while (count := _after_jump(newest, noise)) < len(newest):
+    while (count := _after_jump(newest, noise, grain)) < len(newest):
         newest = newest[-count:]
     mean = statistics.fmean(newest)
     stddev = max(noise, share * mean)
     return _Line(mean, 0.0, 0.0, stddev / math.sqrt(len(newest)), stddev, len(newest) - 1), len(newest)
 
 
-def _after_jump(values: Sequence[float], noise: float) -> int:
+def _after_jump(values: Sequence[float], noise: float, grain: float) -> int:
     """How many of the values come after the one jump that explains them best; all where noise explains them as well."""
     total, size = sum(values), len(values)
     best, chosen, after = 0.0, size, 0.0
     for count in range(1, size):
         after += values[-count]
-        contrast = abs(after / count - (total - after) / (size - count)) / math.sqrt(1 / count + 1 / (size - count))
+        risen = after / count - (total - after) / (size - count)
+        if risen > 0.0:
+            risen = max(0.0, risen - _skew(UNLIKE, grain) / count)
+        contrast = abs(risen) / math.sqrt(1 / count + 1 / (size - count))
         if contrast > best:
             best, chosen = contrast, count
     return chosen if best > UNLIKE * noise else size

@@ -241,7 +241,8 @@ class Planner:
         estimate = self._seen.corrected(now, estimate, group, self._config)
         expectation = self._expectation(now, estimate, group)
         horizon = answer_seconds(estimate.startup_seconds, estimate.restoring_seconds, self._config)
-        ahead = forecast(estimate.series, horizon, expectation, estimate.opening, self._config.sla_seconds)
+        within = self._config.sla_seconds
+        ahead = forecast(estimate.series, horizon, expectation, estimate.opening, within, estimate.grain)
         return _Measured(estimate, ahead, expectation.use)
 
     def _expectation(self, now: float, estimate: Estimate, group: GroupState) -> Expectation:

@@ -16,7 +16,9 @@ COST = 0.5
 
 
 def at(now: float, rate: float = 1000.0, series: tuple[float, ...] = ()) -> Any:
-    estimate = SimpleNamespace(startup_seconds=0.0, restoring_seconds=0.0, cost=COST, dispersion=0.0, series=series)
+    estimate = SimpleNamespace(
+        startup_seconds=0.0, restoring_seconds=0.0, cost=COST, grain=COST, dispersion=0.0, series=series
+    )
     return SimpleNamespace(
         now=now,
         estimate=estimate,
