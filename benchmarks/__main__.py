@@ -141,6 +141,8 @@ def main() -> int:
     for benchmark in chosen:
         print(f"# {benchmark.name} ...", file=sys.stderr, flush=True)
         try:
+            if options.keep is not None:
+                options.keep.mkdir(parents=True, exist_ok=True)
             result = asyncio.run(measure(benchmark, choice, options.keep))
         except Exception:
             traceback.print_exc()

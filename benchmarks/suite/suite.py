@@ -128,8 +128,6 @@ async def measure(benchmark: Benchmark, choice: BenchmarkChoice, keep: Path | No
     """Run one benchmark on a fresh broker and in a scratch directory that is removed afterwards."""
     load_average, commit = os.getloadavg()[0], commit_now()
     begun = time.monotonic()
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"bench-{benchmark.name}-", dir=keep))
     try:
         needed = any_kafka(partial(LocalKafka, heap_mb=1024)) if benchmark.needs_kafka else contextlib.nullcontext()

@@ -304,7 +304,7 @@ class MeteringTask:
     def show(self) -> None:
         """Bring gauges and the snapshot for ``/status`` up to date."""
         self.snapshot = seen = self.meter.snapshot(wall_time())
-        self._metrics.utilization(seen.utilization, seen.capacity)
+        self._metrics.utilization(seen.utilization, seen.capacity.at(seen.speed))
         self._metrics.owned(len(seen.partitions))
         self._metrics.records_late(seen.late, seen.unknown)
         for p in seen.partitions:

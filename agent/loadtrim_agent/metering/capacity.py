@@ -186,18 +186,16 @@ class LearntCapacity:
             cost_seconds: time in hand per record lately; 0: not known.
         """
         if not self.known:
-            return self._guess(one_by_one=one_by_one, untold=untold)
+            return self._guess(one_by_one=one_by_one)
         if (one_by_one and not untold) or not cost_seconds or not self._records.amount:
             learnt, value = self._busy_seconds, self._busy_seconds.value
         else:
             learnt, value = self._records, self._records.value * cost_seconds
         return Capacity(value, value * learnt.error_share)
 
-    def _guess(self, *, one_by_one: bool, untold: bool) -> Capacity:
+    def _guess(self, *, one_by_one: bool) -> Capacity:
         value = self._hint if one_by_one else max(self._hint, ROOM * self._proven)
-        # Members that work on one record at a time are busy all the time when there is enough to do.
-        shown = max(self._proven, 1.0) if one_by_one and not untold else self._proven
-        return Capacity(value, max(0.0, value - shown), known=False)
+        return Capacity(value, max(0.0, value - self._proven), known=False)
 
 
 def _grows(flows: Sequence[_Flow]) -> bool:
@@ -234,8 +232,9 @@ class MemberWork:
     def capacity(self) -> Capacity:
         """Return what can be given, as far as is known."""
         hand = self._hand
-        known = self._learnt.known or hand is None or not (hand.tells or hand.untold)
-        return Capacity(self.busy.capacity, self._error, known)
+        if self._learnt.known or (hand is not None and (hand.tells or hand.untold)):
+            return Capacity(self.busy.capacity, self._error, self._learnt.known)
+        return Capacity(self.busy.capacity)  # one record at a time, or what the user says, is taken as it is
 
     @property
     def untold(self) -> Untold:

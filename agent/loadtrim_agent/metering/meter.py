@@ -451,6 +451,7 @@ class Meter:
             utilization=self._work.busy.share(now),
             slack=self._slack(now, states),
             capacity=self._work.capacity,
+            speed=self._config.speed,
             work_rate=self._work_rate(states),
             clock_offset_seconds=self._clock.seconds,
             busy_seconds=self._work.busy.total,

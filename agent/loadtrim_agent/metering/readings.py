@@ -164,6 +164,9 @@ class MeterSnapshot:
     slack: float
     """Busy seconds per second that could still be given, x speed."""
     capacity: Capacity
+    """Busy seconds of this machine, whatever its speed."""
+    speed: float = 1.0
+    """Work that a busy second of this machine does."""
     work_rate: float
     """Work that arrives in partitions that are not kept out, busy seconds per second."""
     clock_offset_seconds: float

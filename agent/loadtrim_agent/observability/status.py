@@ -97,7 +97,7 @@ class MemberWorkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The work of one member, as far as it is measured."""
 
     capacity: float = 1.0
-    """Busy seconds per second that it can give, as far as it has learnt it."""
+    """Busy seconds per second that it can give, x its speed, as far as it has learnt it."""
     capacity_error: float = 0.0
     """The member may well give so much less: the standard error, and of a guess the distance to the most it gave."""
     capacity_known: bool = True

@@ -251,22 +251,12 @@ def _believed(entry: MemberObservation, others: float) -> float:
 
 
 def _capacity_error(observation: Observation, members: Mapping[str, MemberEstimate]) -> float:
-    """Return how much less the members may well give together.
+    """Return how much less the members may well give together: what each has learnt errs by itself.
 
-    What each has learnt errs by itself, so the squares add up. Guesses are made by one rule, and err together.
+    A guess tells no error here. Members that are never full are healthy, and every decision would speak of it.
     """
-    guessed = squares = 0.0
-    for member, estimate in members.items():
-        entry = observation.members.get(member)
-        if entry is None or entry.capacity.error <= 0.0:
-            continue
-        shown = (entry.capacity.value - entry.capacity.error) * entry.speed
-        error = max(0.0, estimate.capacity - shown)
-        if entry.capacity.known:
-            squares += error * error
-        else:
-            guessed += error
-    return guessed + math.sqrt(squares)
+    known = (entry for member in members if (entry := observation.members.get(member)) and entry.capacity.known)
+    return math.sqrt(sum((entry.capacity.error * entry.speed) ** 2 for entry in known))
 
 
 def _untold(observation: Observation, members: Mapping[str, MemberEstimate]) -> dict[str, str]:
@@ -448,13 +438,17 @@ def _costs(
 
 
 def _grain(observation: Observation, members: Mapping[str, MemberEstimate], rates: Mapping[Partition, float]) -> float:
-    """Work per record, by work: the mean of its square over its mean."""
+    """Work per record, by work: the mean of its square over its mean.
+
+    A slot's work is its records times what one costs in the mean. So partitions differ, and a partition's records do
+    not. What is kept out of sizing is in no slot.
+    """
     work = squares = 0.0
     for partition, entry in observation.partitions.items():
-        if entry.cost is not None:
-            weight, speed = rates[partition] + 1e-9, _speed(entry, members)
-            work += weight * entry.cost * speed
-            squares += weight * (entry.cost * entry.cost + entry.cost_variance) * speed * speed
+        if entry.cost is not None and entry.state not in UNSIZED_STATES:
+            weight, cost = rates[partition] + 1e-9, entry.cost * _speed(entry, members)
+            work += weight * cost
+            squares += weight * cost * cost
     return squares / work if work > 0.0 else 0.0
 
 

@@ -107,7 +107,7 @@ def _skew(errors: float, grain: float) -> float:
         grain: mean work of a record, by work: of a record that costs more, more comes at once.
 
     Source: the first term of the expansion of a quantile (E. A. Cornish, R. A. Fisher, 1938), for a compound Poisson
-    variable: its third cumulant over its variance is a grain. That of a record's cost is taken for it.
+    variable. Its third cumulant over its variance is a grain, where all are alike.
     """
     return grain * (errors * errors - 1.0) / 6.0
 

@@ -69,15 +69,13 @@ class Newcomer:
         )
 
     def _factor(self, entry: PartitionReport, told_before: Callable[[Partition], float | None]) -> float:
-        if not entry.cost_mean:
-            return 1.0
         partition = Partition(entry.topic, entry.partition)
         before = self._before.get(partition)
-        if before is None:
-            before = told_before(partition)
-            if before is None:
-                return 1.0
+        if before is None and (before := told_before(partition)) is not None:
+            # Asked for at once: with its next report, this member is the one that told last.
             self._before[partition] = before
+        if before is None or not entry.cost_mean:
+            return 1.0
         share = self._records / (self._records + PRIOR_RECORDS)
         factor = share + (1.0 - share) * before / entry.cost_mean
         return factor if factor <= FACTOR_MAX else 1.0

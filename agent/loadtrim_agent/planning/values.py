@@ -408,7 +408,7 @@ class Unknowns:
     capacity_known: bool = True
     """False: that is so, and no member was ever seen to do all that it can: nobody knows how many are needed."""
     capacity_error: float = 0.0
-    """All members together may well give so much less than is counted on, work per second."""
+    """By what they have learnt, all members together may well give so much less, work per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,7 +436,7 @@ class Variation(Moving):
     dispersion: float = 0.0
     """Variance of a record's cost over its mean, busy seconds: a window with work w varies by w x this on top."""
     grain: float = 0.0
-    """The mean cost of a record by work, so that dear ones count more: what comes at once with one, busy seconds."""
+    """The mean cost of a record by work, so that dear partitions count more: what comes at once with a record."""
     chance_share: float = 1.0
     """Variance of what comes in single partitions over that of chance, 0 .. 1: less where dealt out in turn."""
 

@@ -118,6 +118,7 @@ class StatusPage:
         agent = self._sources.agent
         group = agent.snapshot()
         seen = self._sources.metering.snapshot
+        able = seen.capacity.at(seen.speed)
         last = self._sources.leader.last
         leads = group.is_leader
         members = _members(group, self._sources.leader.instances)
@@ -137,9 +138,9 @@ class StatusPage:
             generation=group.generation,
             lease_seconds=max(0.0, agent.partitions.gate.lease_until - boot_time()),
             log="ok" if agent.log is not None else "not usable",
-            capacity=seen.capacity.value,
-            capacity_error=seen.capacity.error,
-            capacity_known=seen.capacity.known,
+            capacity=able.value,
+            capacity_error=able.error,
+            capacity_known=able.known,
             utilization=seen.utilization,
             slicing_off=self._sources.slicing.off().value,
             untold="" if seen.untold.latency_known else untold_line(seen.untold),

@@ -123,6 +123,10 @@ class Capacity(NamedTuple):
     known: bool = True
     """False: it is a guess, because the member was never saturated. It may give more, or less."""
 
+    def at(self, speed: float) -> Capacity:
+        """Return it as work per second, of a machine of that speed."""
+        return Capacity(self.value * speed, self.error * speed, self.known)
+
 
 class Reporter(Envelope, frozen=True, kw_only=True):
     """The member that reports can give this, and gave that in the interval."""
@@ -150,7 +154,7 @@ class Reporter(Envelope, frozen=True, kw_only=True):
     @property
     def capacity(self) -> Capacity:
         """Return what it says of its capacity."""
-        return Capacity(self.concurrency, self.capacity_error, self.capacity_known)
+        return Capacity(self.concurrency, min(self.capacity_error, self.concurrency), self.capacity_known)
 
 
 class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):

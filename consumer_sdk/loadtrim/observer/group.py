@@ -416,9 +416,7 @@ class GroupObserver:
         member.instance = report.instance or member.instance
         member.process = report.process or member.process
         interval = max(report.interval, 1e-3)
-        member.capacity = report.concurrency * report.speed
-        member.capacity_error = report.capacity_error * report.speed
-        member.capacity_known = report.capacity_known
+        member.capacity, member.capacity_error, member.capacity_known = report.capacity.at(report.speed)
         member.utilization = report.busy_seconds / interval / max(report.concurrency, 1e-9)
         member.untold = report.untold
         member.done_rate = sum(each.done for each in report.partitions) / interval

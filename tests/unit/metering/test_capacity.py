@@ -99,7 +99,6 @@ def test_a_guess_may_be_as_little_as_was_given() -> None:
     capacity = LearntCapacity(1.0)
     fed(capacity, 60, 4.0, 0.5)
     assert capacity.value(one_by_one=False) == Capacity(ROOM * 4.0, (ROOM - 1.0) * 4.0, known=False)
-    assert capacity.value(one_by_one=True) == Capacity(1.0, 0.0, known=False), "one at a time is always one"
 
 
 @pytest.mark.parametrize("busy", [0.0, 5e-324, 1e-300, 1e9])
@@ -175,6 +174,18 @@ def test_what_waits_beside_a_batch_with_room_is_no_backlog_yet() -> None:
         work.working(float(second), working(14, 0.5 * second, filled=True))
         work.close(1.0, 16, 0.1)
     assert work.capacity.value == pytest.approx(0.5, rel=0.05)
+
+
+def test_one_record_at_a_time_is_one_until_it_was_seen_to_be_less() -> None:
+    """And what the user says is taken as it is: it is no standard error that it may be wrong by."""
+    work = MemberWork(4.0)
+    work.working(1.0, working(1, 1.0))
+    work.close(1.0, 0, 0.1)
+    assert work.capacity == Capacity(4.0, 0.0, known=True)
+    tells = MemberWork(4.0)
+    tells.working(1.0, working(1, 1.0, tells=True))
+    tells.close(1.0, 0, 0.1)
+    assert tells.capacity == Capacity(4.0, 3.0, known=False)
 
 
 def test_nobody_who_tells_nothing_of_hands_learns() -> None:

@@ -14,7 +14,7 @@ from msgspec import structs
 from loadtrim_agent.planning.estimate import _changed, _filled, estimate_of, late_records, quantile, unit_curve
 from loadtrim_agent.planning.shape import shape_of
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, Observation, PlanConfig
-from loadtrim_agent.wire.telemetry_records import Capacity
+from loadtrim_agent.wire.telemetry_records import Capacity, ReportRecord
 from unit.planning.virtual_group import COST, Fleet, even, partition
 
 CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=7.0, handoff_seconds=0.02)
@@ -240,20 +240,26 @@ def uncertain(fleet: Fleet, **told: Capacity) -> float:
     return made(fleet, members=members).capacity_error
 
 
-def test_errors_of_what_was_learnt_add_up_by_their_squares_and_guesses_err_together() -> None:
+def test_errors_of_what_was_learnt_add_up_by_their_squares() -> None:
     fleet = ran(Fleet(CONFIG, even(4, 200.0), members=3))
     assert uncertain(fleet) == 0.0
     assert uncertain(fleet, m01=Capacity(10.0, 3.0), m02=Capacity(10.0, 4.0)) == pytest.approx(5.0)
     guess = Capacity(9.0, 6.0, known=False)
-    assert uncertain(fleet, m01=guess, m02=guess, m03=guess) == pytest.approx(18.0)
-    assert uncertain(fleet, m01=guess, m02=Capacity(4.0, 1.0), m03=Capacity(4.0, 0.0)) == pytest.approx(2.0), (
-        "what it gives is taken to be like the others', and it has shown 3"
-    )
+    assert uncertain(fleet, m01=guess, m02=guess, m03=Capacity(4.0, 1.0)) == pytest.approx(1.0), "a guess tells none"
 
 
-def test_dear_records_make_the_grain() -> None:
-    """Half of the work comes as records of 3 s each, half as three times as many of 1 s."""
-    observation, state = looked(ran(Fleet(CONFIG, even(2, 2.0), members=1)))
+def test_no_capacity_errs_by_more_than_itself() -> None:
+    made_up = ReportRecord(group="g", member="m", at=0.0, sequence=1, generation=1, concurrency=1.0, capacity_error=1e6)
+    assert made_up.capacity == Capacity(1.0, 1.0)
+
+
+@pytest.mark.parametrize("kept_out", ["paused", "blocked"])
+def test_dear_partitions_make_the_grain(kept_out: str) -> None:
+    """Half of the work comes as records of 3 s each, half as three times as many of 1 s, and what varies is in no slot.
+
+    A partition that is kept out of sizing is in none either: a jump of the others was seen after 24 s beside one.
+    """
+    observation, state = looked(ran(Fleet(CONFIG, even(3, 2.0), members=1)))
     dear, cheap = (observation.partitions[partition(number)] for number in (0, 1))
     seen = estimate_of(
         replace(
@@ -261,13 +267,14 @@ def test_dear_records_make_the_grain() -> None:
             partitions={
                 partition(0): structs.replace(dear, cost=3.0, cost_variance=0.0, rate_slow=1.0, rate_fast=1.0),
                 partition(1): structs.replace(cheap, cost=1.0, cost_variance=0.5, rate_slow=3.0, rate_fast=3.0),
+                partition(2): structs.replace(dear, cost=50.0, state=kept_out, rate_slow=1.0, rate_fast=1.0),
             },
         ),
         state,
         CONFIG,
     )
     assert isinstance(seen, Estimate)
-    assert seen.grain == pytest.approx((9.0 + 3.0 * 1.5) / 6.0)
+    assert seen.grain == pytest.approx((9.0 + 3.0) / 6.0)
 
 
 def test_a_member_that_fell_behind_has_what_it_gave_then() -> None:

@@ -554,6 +554,16 @@ def test_a_new_members_first_records_do_not_make_its_partitions_dear() -> None:
     assert sum(got.slots[-10:]) == pytest.approx(5.4)
 
 
+def test_a_report_before_the_first_record_is_done_takes_nothing_from_what_the_owner_before_told() -> None:
+    """It made the new member the one that had told last, so that nothing tempered its first record."""
+    history = History(CONFIG)
+    history.observe(report("a", 0, entry(0, arrived=2, done=2, cost_mean=0.1)), T + 1)
+    history.observe(report("b", 1, entry(0, lag=5)), T + 2)
+    history.observe(report("b", 2, entry(0, arrived=1, done=1, cost_mean=0.88)), T + 3)
+    got = seen(history, 3, group("a", "b", owners={0: "b"}))
+    assert got.partitions[partition(0)].cost == pytest.approx((1 * 0.88 + 10 * 0.1) / 11)
+
+
 def test_the_cost_of_an_owner_before_is_taken_at_the_new_ones_speed() -> None:
     history = History(CONFIG)
     history.observe(report("a", 0, entry(0, arrived=2, done=2, cost_mean=0.1), speed=2.0), T + 1)
