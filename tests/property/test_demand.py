@@ -57,3 +57,33 @@ def test_members_tell_the_start_that_was_played() -> None:
     for name, seconds in told.items():
         least = 0.0 if name == "m1" else START_SECONDS
         assert least <= seconds < least + 1.0, (name, seconds)
+
+
+def reports_of(name: str, seconds: float) -> list[ReportRecord]:
+    """Return what one member told."""
+    demand = Demand(replace(CELLS[name], seconds=seconds), SEED, replicas=1)
+    demand.run()
+    assert demand.played is not None
+    return [record for _, record in demand.played.control if isinstance(record, ReportRecord)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "waiting"), [("semaphore", 0), ("workers", 0), ("threads", 1)], ids=["semaphore", "workers", "threads"]
+)
+def test_a_member_that_is_full_knows_what_it_can_do_and_how_well(name: str, waiting: int) -> None:
+    """Beside what its threads work on, one record waits in hand for the next that is free."""
+    told = reports_of(f"{name}/1.5", 60.0)[-1].capacity
+    able = CELLS[f"{name}/1.5"].shape.at_once + waiting
+    assert told.known
+    assert told.error < 0.05 * told.value
+    assert told.value == pytest.approx(able, abs=3.0 * told.error + 0.02 * told.value)
+
+
+@pytest.mark.slow
+def test_a_member_that_was_never_full_tells_the_least_that_it_can_do() -> None:
+    told = [report.capacity for report in reports_of("semaphore/0.3", 60.0)]
+    able = CELLS["semaphore/0.3"].shape.at_once
+    assert not any(each.known for each in told[1:])
+    assert all(0.0 <= each.value - each.error <= able for each in told[1:])
+    assert told[-1].value - told[-1].error > 0.2 * able, "it did three tenths of it, and at times more"
