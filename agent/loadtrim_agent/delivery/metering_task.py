@@ -167,6 +167,7 @@ class MeteringTask:
             open_seconds=sum(seconds for _, seconds in work),
             asleep_seconds=self._buffer.sleep.seconds(boot_now),
             batches_filled=self._batches.filled,
+            costs_provisional=self._batches.is_provisional(boot_now),
             tells=self._buffer.hand.telling.begun,
             untold=self._doubt.untold,
         )
@@ -362,7 +363,7 @@ def unpack(
             latencies += [at - stamp / 1000 for stamp in stamps]
             records, factor = records or len(stamps), 1.0
             if batches is not None:
-                batches.add(records, times[1] - times[0], limit, len(stamps))
+                batches.add(records, times[1] - times[0], limit, len(stamps), times[1])
                 factor = batches.factor(records, limit)
             busies += [factor * (times[1] - times[0]) / records] * len(stamps)
         else:

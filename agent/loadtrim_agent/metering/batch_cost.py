@@ -29,6 +29,9 @@ FULL_SHARE = 0.9
 """Of the limit: a batch of as many is full. Chosen."""
 REACH = 3.0
 """A batch is taken to become so many times as large as the largest seen lately, at most. Chosen."""
+PROVISIONAL_TIMES = 3.0
+"""Of the first batch's time: a second one that takes longer is not worked on at once. Chosen: of many records the
+slowest counts, which takes about twice as long as one."""
 REVISED_SHARE = 0.02
 """Change of the charge from which on the past is charged anew. Chosen: what that takes is of all partitions."""
 
@@ -57,11 +60,12 @@ class BatchCost:
         self._spread = self._covariance = 0.0
         """The sums of squared deviations of the records, and of their products with the seconds'."""
         self._largest = 0.0
+        self._done_at = 0.0
         self._revision = 1.0
         self.filled = True
         """The last batch was as good as full."""
 
-    def add(self, records: int, seconds: float, limit: int, part: int | None = None) -> None:
+    def add(self, records: int, seconds: float, limit: int, part: int | None = None, at: float = 0.0) -> None:
         """Take in a batch, or the part of it that is one partition's.
 
         Args:
@@ -69,6 +73,7 @@ class BatchCost:
             seconds: that it took.
             limit: most records that it could have.
             part: records of this part; None: all. The parts of a batch count as one batch together.
+            at: when it was done, own clock.
         """
         if not 0.0 <= seconds < math.inf:
             return
@@ -83,10 +88,22 @@ class BatchCost:
         self._covariance = self._covariance * kept + share * more * (seconds - self._seconds)
         self._weight = weight
         self._largest = max(self._largest * kept, float(records))
-        self.filled = records >= FULL_SHARE * limit
+        self.filled, self._done_at = records >= FULL_SHARE * limit, at
         if self._seconds:
             after = self._charge(limit)
             self._revision *= after.of(self._records) / (before.of(self._records) if before is not None else 1.0)
+
+    def is_provisional(self, now: float) -> bool:
+        """Return whether what a record costs rests on one batch that had room.
+
+        A program's first batch often is one record, and takes as long as a full one. All that has come meanwhile would
+        be taken to cost as much. A second batch tells more, or that it takes long.
+
+        Args:
+            now: own clock.
+        """
+        waits = now - self._done_at < PROVISIONAL_TIMES * self._seconds
+        return 0.0 < self._weight < 1.5 and not self.filled and waits
 
     def revision(self) -> float:
         """Return what is charged now over what was when this was last asked, for a batch of the mean size.

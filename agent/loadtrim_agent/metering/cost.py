@@ -144,6 +144,8 @@ class TopicCosts:
 
     def __init__(self) -> None:
         self._topics: dict[str, CostEstimate] = {}
+        self.provisional = False
+        """Nothing is known of them yet, though some records are done."""
 
     def add(self, topic: str, now: float, count: int, total: float, total_of_squares: float) -> None:
         """Take in a batch; see :meth:`CostEstimate.add`."""
@@ -164,6 +166,8 @@ class TopicCosts:
 
     def roughly(self, topic: str) -> Cost | None:
         """Of a topic; of all the member's records while it has none: a rough figure where one is better than none."""
+        if self.provisional:
+            return None
         own = self.of(topic)
         return own if own is not None else self._of_all()
 

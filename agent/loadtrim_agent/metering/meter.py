@@ -291,6 +291,7 @@ class Meter:
         Without it work counts when it is done, and the capacity is what it was set to.
         """
         self._work.working(now, hand)
+        self._costs.provisional = hand.costs_provisional
 
     def sought(self, partition: Partition, now: float, position: int) -> None:
         """The user moved the position (seek); what was fetched and not done is dropped. No arrivals."""
@@ -479,11 +480,11 @@ class Meter:
 
     def _cost(self, part: PartitionMeter) -> Cost | None:
         """Of a partition's records; its topic's while it has none of its own; None while nobody has."""
-        return part.cost.blended(self._costs.of(part.partition.topic))
+        return None if self._costs.provisional else part.cost.blended(self._costs.of(part.partition.topic))
 
     def _cost_of_work(self, part: PartitionMeter) -> Cost | None:
         """The same for slots and queues, where a rough figure is better than none."""
-        return part.cost.blended(self._costs.roughly(part.partition.topic))
+        return None if self._costs.provisional else part.cost.blended(self._costs.roughly(part.partition.topic))
 
     def _stuck_after(self) -> float:
         """How long user code may be busy with a record, or with a batch like the last ones, before it is stuck."""

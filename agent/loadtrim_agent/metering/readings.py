@@ -84,6 +84,8 @@ class Working:
     """Since the start, for want of records."""
     batches_filled: bool = True
     """Batches that were taken lately were as large as they could be."""
+    costs_provisional: bool = False
+    """No cost of a record is known yet, though some are done: see :meth:`.batch_cost.BatchCost.is_provisional`."""
     tells: bool = False
     """User code says itself what is done, so it may work on many records at once."""
     untold: Untold = Untold.NOTHING

@@ -115,3 +115,30 @@ def test_a_batch_that_took_no_time_at_all_is_one_like_any_other() -> None:
     cost.add(5, 0.5, LIMIT)
     assert cost.revision() > 0.0
     assert 0.0 < charged(cost, 5, 0.5) <= 0.1
+
+
+def test_a_first_batch_with_room_tells_no_cost_until_a_second_one_does_or_takes_long() -> None:
+    """A batch of one record took as long as a full one: a group of one replica asked for twelve."""
+    cost = BatchCost()
+    assert not cost.is_provisional(0.0), "nothing is done, so nothing is told anyhow"
+    cost.add(1, 0.9, LIMIT, at=100.0)
+    assert cost.is_provisional(100.0)
+    assert cost.is_provisional(102.6)
+    assert not cost.is_provisional(102.8), "a second one takes three times as long"
+    cost.add(11, 1.0, LIMIT, at=101.0)
+    assert not cost.is_provisional(101.0)
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_a_first_batch_that_is_full_tells_what_a_record_costs(limit: int) -> None:
+    cost = BatchCost()
+    for _ in range(limit):
+        cost.add(limit, 0.9, limit, part=1, at=100.0)
+    assert not cost.is_provisional(100.0)
+
+
+def test_a_first_batch_of_many_partitions_is_one_batch() -> None:
+    cost = BatchCost()
+    for _ in range(5):
+        cost.add(5, 0.9, LIMIT, part=1, at=100.0)
+    assert cost.is_provisional(100.0)

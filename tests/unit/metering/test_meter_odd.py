@@ -449,3 +449,25 @@ class TestObserved:
         feed.observe(T + 24.9)
         slots += feed.report(T + 25.0).slots
         assert sum(slots) == pytest.approx(1.0, abs=1e-6)  # the 100 records that came, each once
+
+
+def test_what_is_not_known_to_cost_so_much_is_told_when_it_is_in_the_slots_in_which_it_came() -> None:
+    """One record of a first batch was taken for what all cost that had come: 16 busy seconds in one second."""
+    feed = Feed(Meter(CONFIG))
+    feed.acquire(T)
+    feed.append(*(T + 0.05 + 0.1 * number for number in range(10)))
+    feed.fetch(T + 1.0)
+    feed.meter.working(T + 1.5, Working(costs_provisional=True))
+    feed.finish(T + 1.5, 1, 0.9)
+    first = feed.report(T + 2.0, 1)
+    assert sum(first.slots) == 0.0
+    assert entry_of(first).cost_mean is None
+    assert feed.meter.work_of(P) is None
+    feed.finish(T + 2.5, 9, 0.1)
+    feed.meter.working(T + 2.5, Working())
+    feed.observe(T + 2.9)
+    second = feed.report(T + 3.0, 2)
+    cost = entry_of(second).cost_mean
+    assert cost == pytest.approx((0.9 + 9 * 0.1) / 10)
+    assert second.slots_start == time_of(T)
+    assert sum(second.slots[:10]) == pytest.approx(10 * cost)
