@@ -107,7 +107,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
     costs = _costs(observation, members, rates)
     idle = len(series) >= IDLE_SECONDS and not any(entry.lag for entry in observation.partitions.values())
     if not costs and not (idle and not any(series)):
-        return NotReady(Reason.NOT_READY, "no member has finished a record yet, so the cost of one is not known")
+        return NotReady(Reason.NOT_READY, "no member has done more than a batch that had room, so no cost is known")
     may_pause()
     inputs = _Inputs(
         observation=observation,
