@@ -158,7 +158,7 @@ CAPACITY = Family(
     "loadtrim_capacity_ratio",
     "gauge",
     "ratio",
-    "Busy seconds per second that the member can give, x LOADTRIM_SPEED, as far as it has learnt it: expected, and the "
+    "Busy seconds per second that the member can give, x its speed, as far as it has learnt it: expected, and the "
     "least that it may well be (one standard error less, or what it was seen to give).",
     (*MEMBER, "bound"),
     words=("expected", "least"),
