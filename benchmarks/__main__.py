@@ -137,12 +137,12 @@ def main() -> int:
     choice = BenchmarkChoice(options.quick, options.minutes, tuple(options.parts), options.seed, options.runs)
     results.ORDER[:] = list(BENCHMARKS)
     directory = options.out or (None if options.quick else results.OUT)
+    if options.keep is not None:
+        options.keep.mkdir(parents=True, exist_ok=True)
     failed = 0
     for benchmark in chosen:
         print(f"# {benchmark.name} ...", file=sys.stderr, flush=True)
         try:
-            if options.keep is not None:
-                options.keep.mkdir(parents=True, exist_ok=True)
             result = asyncio.run(measure(benchmark, choice, options.keep))
         except Exception:
             traceback.print_exc()

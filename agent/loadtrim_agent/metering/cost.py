@@ -164,6 +164,10 @@ class TopicCosts:
         estimate = self._topics.get(topic)
         return None if estimate is None else estimate.value()
 
+    def blended(self, own: CostEstimate, prior: Cost | None) -> Cost | None:
+        """Return a partition's own estimate with a prior; see :meth:`CostEstimate.blended`. None while provisional."""
+        return None if self.provisional else own.blended(prior)
+
     def roughly(self, topic: str) -> Cost | None:
         """Of a topic; of all the member's records while it has none: a rough figure where one is better than none."""
         if self.provisional:

@@ -480,11 +480,11 @@ class Meter:
 
     def _cost(self, part: PartitionMeter) -> Cost | None:
         """Of a partition's records; its topic's while it has none of its own; None while nobody has."""
-        return None if self._costs.provisional else part.cost.blended(self._costs.of(part.partition.topic))
+        return self._costs.blended(part.cost, self._costs.of(part.partition.topic))
 
     def _cost_of_work(self, part: PartitionMeter) -> Cost | None:
         """The same for slots and queues, where a rough figure is better than none."""
-        return None if self._costs.provisional else part.cost.blended(self._costs.roughly(part.partition.topic))
+        return self._costs.blended(part.cost, self._costs.roughly(part.partition.topic))
 
     def _stuck_after(self) -> float:
         """How long user code may be busy with a record, or with a batch like the last ones, before it is stuck."""

@@ -448,12 +448,12 @@ def _since_jump(series: Sequence[float], noise: float, grain: float) -> tuple[_L
 def _after_jump(values: Sequence[float], noise: float, grain: float) -> int:
     """How many of the values come after the one jump that explains them best; all where noise explains them as well."""
     total, size = sum(values), len(values)
-    best, chosen, after = 0.0, size, 0.0
+    best, chosen, after, skew = 0.0, size, 0.0, _skew(UNLIKE, grain)
     for count in range(1, size):
         after += values[-count]
         risen = after / count - (total - after) / (size - count)
         if risen > 0.0:
-            risen = max(0.0, risen - _skew(UNLIKE, grain) / count)
+            risen = max(0.0, risen - skew / count)
         contrast = abs(risen) / math.sqrt(1 / count + 1 / (size - count))
         if contrast > best:
             best, chosen = contrast, count
