@@ -121,3 +121,18 @@ def test_a_burst_takes_as_many_members_wherever_the_edges_of_slots_are(phase_sec
     verdict = Demand(replace(CELL, seconds=41.0), 1, load=load, settings=SLICED).run()
     assert {replicas for at, replicas in verdict.wanted if 15.0 <= at < 41.0} <= {3}
     assert [replicas for at, replicas in verdict.wanted if at < 41.0][-1] == 3
+
+
+@pytest.mark.slow
+def test_whole_partitions_divide_as_badly_where_the_edge_of_a_slot_cuts_bursts() -> None:
+    """Each partition told three quarters of its bursts: two members seemed enough for five, and 6 % was late."""
+    load = [
+        Arrival(second + 0.0945 + 0.008 * index / burst, index % PARTITIONS, COST_SECONDS)
+        for second in range(90)
+        for burst in [max(86, round(120 - 0.57 * second))]
+        for index in range(burst)
+    ]
+    cell = replace(CELL, seconds=91.0, objective_share=0.999)
+    verdict = Demand(cell, 1, load=load, settings={"packer": "trim"}).run()
+    assert {replicas for at, replicas in verdict.wanted if 40.0 <= at < 91.0} <= {3}
+    assert [replicas for at, replicas in verdict.wanted if at < 91.0][-1] == 3

@@ -28,6 +28,7 @@ from .falling_behind import CONTRADICTED_SHARE
 from .forecast import alike_seconds
 from .observation import BUCKET_SECONDS, FAST_SECONDS
 from .settling import restoring_seconds
+from .shape import cut_of, uncut
 from .sliced_group import slicing_of
 from .values import (
     TAUS_SECONDS,
@@ -88,6 +89,8 @@ class _Inputs:
     cost: float
     """Work per record of a topic that nobody has done anything of."""
     shape: ArrivalCurve
+    cut: tuple[float, float]
+    """See :func:`.shape.cut_of`."""
 
 
 def estimate_of(observation: Observation, group: GroupState, config: PlanConfig) -> Estimate | NotReady:
@@ -109,6 +112,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
     if not costs and not (idle and not any(series)):
         return NotReady(Reason.NOT_READY, "no member has done more than a batch that had room, so no cost is known")
     may_pause()
+    shape = unit_curve(observation.slots, alike_seconds(series, grain), observation.second_halves)
     inputs = _Inputs(
         observation=observation,
         group=group,
@@ -117,7 +121,8 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         rates=rates,
         costs=costs,
         cost=statistics.fmean(costs.values()) if costs else 0.0,
-        shape=unit_curve(observation.slots, alike_seconds(series, grain), observation.second_halves),
+        shape=shape,
+        cut=cut_of(_shapes(observation, rates), shape.mean),
     )
     fastest = max((member.capacity for member in members.values()), default=1.0)
     partitions = {p: _mark_unsplittable(_partition(p, inputs), fastest, config) for p in in_turns(sorted(group.owners))}
@@ -478,7 +483,7 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
     late = min(late_records(lag, entry.lag_seconds, inputs.config.sla_seconds), persistent_backlog)
     rate = inputs.rates[partition]
     dispersion = entry.cost_variance / entry.cost * speed if entry.cost else 0.0
-    shape = _shape_of(entry, rate)
+    shape = uncut(measured, inputs.cut) if (measured := _shape_of(entry, rate)) else ()
     # With the record at which it ends, which the curve may be without.
     burst = rate * (shape or inputs.shape.mean)[BURST]
     return PartitionEstimate(
@@ -538,6 +543,15 @@ def _shape_of(entry: PartitionObservation, rate: float) -> tuple[float, ...]:
     # Windows of half a minute tell nothing about a load that has just jumped: the jump would look like a burst.
     known = entry.cost is not None and rate * entry.cost <= SHAPE_JUMP * entry.shape_rate
     return entry.shape if known else ()
+
+
+def _shapes(observation: Observation, rates: Mapping[Partition, float]) -> list[tuple[float, tuple[float, ...]]]:
+    """Work and shape of each partition that has one."""
+    return [
+        (rate * (entry.cost or 0.0), shape)
+        for partition, entry in observation.partitions.items()
+        if entry.state not in UNSIZED_STATES and (shape := _shape_of(entry, rate := rates[partition]))
+    ]
 
 
 def _without_own(means: Sequence[float], own: float, group: Sequence[float]) -> tuple[float, ...]:

@@ -1,14 +1,22 @@
-"""This goes from the window lengths at which a member measured to those of every work curve."""
+"""This goes from what a member measured of a partition's windows to its work curve.
+
+A member measures at lengths of its own, and in whole buckets. So the edge of a bucket may cut a burst of a partition in
+two; in the group's curve none does (:func:`.estimate.unit_curve`).
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 from .values import TAUS_SECONDS
 
-__all__ = ["shape_of"]
+__all__ = ["UNCUT", "cut_of", "shape_of", "uncut"]
+
+UNCUT = (1.0, 1.0)
+"""Nothing is missing in the window of no length, nor in the shortest."""
 
 
 def shape_of(windows: Iterable[tuple[float, float]]) -> tuple[float, ...]:
@@ -24,6 +32,34 @@ def shape_of(windows: Iterable[tuple[float, float]]) -> tuple[float, ...]:
         for at, beyond, width, less in _between(tuple([seconds for seconds, _ in points]))
     ]
     return (min(max(2.0 * shortest - twice, 0.0), shortest), shortest, *longer)
+
+
+def cut_of(shapes: Iterable[tuple[float, Sequence[float]]], group: Sequence[float]) -> tuple[float, float]:
+    """Return how many times as much the group has in the window of no length, and in the shortest, as its partitions.
+
+    Never less than 1. What several partitions have in a window together is at most what each of them has, by its part
+    of the work: :math:`\\sum_{pq} x_p K x_q \\le (\\sum_p \\sqrt{x_p K x_p})^2` (Cauchy and Schwarz). So what they have
+    less was cut away by the edge of a bucket.
+
+    Args:
+        shapes: of each partition its part of the work, and its windows.
+        group: windows that no edge cuts.
+
+    Cost: O(p).
+    """
+    works = instant = shortest = 0.0
+    for work, shape in shapes:
+        works += work
+        instant += work * shape[0]
+        shortest += work * shape[1]
+    if not instant or not shortest:
+        return UNCUT
+    return max(1.0, works * group[0] / instant), max(1.0, works * group[1] / shortest)
+
+
+def uncut(shape: Sequence[float], cut: tuple[float, float]) -> tuple[float, ...]:
+    """Return a partition's windows with what the edge of a bucket cut away: none has less than a shorter one."""
+    return tuple(accumulate((shape[0] * cut[0], shape[1] * cut[1], *shape[2:]), max))
 
 
 @lru_cache(maxsize=16)  # members measure at the same lengths in every report
