@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-slow test-kafka test-kafka-versions test-spark test-kubernetes sim chaos fuzz mutants lint ceilings types bench bench-spark soak papers compare results clean
+.PHONY: help install demo demo-spark test test-unit test-core test-slow test-weekly test-kafka test-kafka-versions test-spark test-kubernetes sim chaos fuzz mutants lint ceilings types bench bench-spark soak papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 22
@@ -27,16 +27,17 @@ install: $(STAMP) ## Install everything into .venv
 demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (FULL=1: ten minutes)
 	$(BIN)/python examples/demo
 
-# Tests against a real Kafka wait for most of their time. What only computes fills it, and gives way to them: their limits
-# are times of the clock.
-test: $(STAMP) ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
+# Tests against a real Kafka wait for most of their time, and so do faults, which come after them. What only computes fills
+# it, and gives way to them: their limits are times of the clock. A machine may be shared, so a standstill may last longer.
+test: $(STAMP) ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka, three minutes of faults
 	$(MAKE) --jobs=3 --output-sync=target lint types test-core
-	$(MAKE) --jobs=2 --output-sync=target test-kafka test-slow YIELD="nice -n 19"
+	$(MAKE) --jobs=2 --output-sync=target test-kafka test-slow chaos YIELD="nice -n 19" SLACK=5
 
 demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (ten minutes)
 	$(BIN)/python -m benchmarks.baselines
 
-CORE := $(addprefix --cov=loadtrim_agent.,common wire protocol metering planning)
+CORE := common wire protocol metering planning
+CORE_TESTS := $(addprefix tests/unit/,$(CORE))
 # Each worker starts a broker of its own for its session; topics and groups are a test's own. Chosen: two fill the waits.
 KAFKA_WORKERS ?= 2
 # One more than cores: some tests wait for a process or a socket.
@@ -47,13 +48,18 @@ test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests withou
 	HYPOTHESIS_PROFILE=fast LOADTRIM_SIM_SEEDS=4 $(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" \
 		-n $(UNIT_WORKERS) --dist worksteal -q
 
-# Unit and golden tests are traced for coverage, others are not (tests/conftest.py).
+# What is traced for coverage takes three times as long, so each room of the core is covered by its own unit tests alone.
 test-core: $(STAMP) ## A few minutes: the same with all examples, and branch coverage of the core
-	$(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" -n auto --dist worksteal -q \
-		$(CORE) --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest $(CORE_TESTS) -m "not kafka and not slow" -n auto --dist worksteal -q \
+		$(addprefix --cov=loadtrim_agent.,$(CORE)) --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest $(UNIT) $(addprefix --ignore=,$(CORE_TESTS)) -m "not kafka and not slow" \
+		-n auto --dist worksteal -q
 
 test-slow: $(STAMP) ## Minutes: the slow ones of these
-	$(YIELD) $(BIN)/python -m pytest $(UNIT) -m "not kafka and slow" -n auto --dist worksteal -q
+	$(YIELD) $(BIN)/python -m pytest $(UNIT) -m "not kafka and slow and not weekly" -n auto --dist worksteal -q
+
+test-weekly: $(STAMP) ## Minutes: the dearest, of what seldom breaks: papers, pictures, templates, further seeds
+	$(BIN)/python -m pytest $(UNIT) -m weekly -n auto --dist worksteal -q
 
 SEEDS ?= 2000
 WHOLE ?= 100

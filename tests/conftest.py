@@ -6,8 +6,6 @@ import gc
 import importlib.util
 import os
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,9 +19,6 @@ pytest_plugins = ["loadtrim.testing"]
 COLLECT_AFTER = 50_000, 20, 50
 """Allocations of the youngest generation, and collections of the others, as for many seeds (``tests/seeds.py``): with
 Python's own an eighth of the time goes into looking through worlds that are still in use."""
-COVERED = ("golden", "unit")
-"""Folders whose tests count for the rule of coverage. Chosen: the tracer makes planning three times as dear, and these
-tests alone reach 98.65 % of branches and lines, all others 99.24 % (docs/decisions/simulator.md)."""
 FAST_EXAMPLES_MIN = 3
 """Chosen: enough to see that a property is checked at all; `make test` takes all that a test asks for."""
 
@@ -46,14 +41,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Choose which tests are traced for coverage, and give tests a tenth of their examples under the profile ``fast``.
+    """Give tests a tenth of their examples under the profile ``fast``.
 
     `make test-unit` takes that profile.
     """
-    for item in items:
-        if item.get_closest_marker("slow") or _folder(item.path) not in COVERED:
-            item.add_marker("no_cover")
-    for given in {_settings_holder(item) for item in items} if PROFILE == "fast" else ():
+    if PROFILE != "fast":
+        return
+    for given in {_settings_holder(item) for item in items}:
         name = "settings" if isinstance(given, type) else "_hypothesis_internal_use_settings"
         asked = getattr(given, name, None)
         if isinstance(asked, settings):
@@ -65,12 +59,6 @@ def pytest_collection_finish() -> None:
     """Have the collector of garbage look at what tests make only: modules and tests stay."""
     gc.collect()
     gc.freeze()
-
-
-@cache
-def _folder(path: Path) -> str:
-    """Return the folder of tests that a file is in."""
-    return path.relative_to(Path(__file__).parent).parts[0]
 
 
 def _settings_holder(item: pytest.Item) -> Any:

@@ -45,6 +45,7 @@ def test_files_that_a_template_names_exist(template: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_a_policy_a_packer_and_a_scaler_are_added_by_the_steps_of_their_templates(tmp_path: Path) -> None:
     tree = copied(tmp_path)
     subprocess.run(["git", "init", "-q"], cwd=tree, check=True)

@@ -320,6 +320,7 @@ def test_by_its_text_the_thesis_has_no_parameters_of_its_code() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_every_picture_of_played_runs_is_drawn(tmp_path: Path, played: SimulatedResult) -> None:
     """From results of any kind: what is drawn is looked at by people, that it is drawn is looked at here."""
     given = ExperimentContext(False, None, tmp_path)

@@ -92,7 +92,11 @@ def test_a_paper_has_at_most_twelve_rows_and_ours_is_the_last() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda module: str(module.EXPERIMENT.name))
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(each, marks=pytest.mark.weekly) if each is landau24 else each for each in EXPERIMENTS],
+    ids=lambda module: str(module.EXPERIMENT.name),
+)
 def test_every_claim_finds_its_figures(
     module: object, monkeypatch: pytest.MonkeyPatch, played: SimulatedResult
 ) -> None:
