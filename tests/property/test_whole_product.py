@@ -144,11 +144,10 @@ def test_same_seed_same_run_in_every_process() -> None:
         "import logging\n"
         "from whole.chaos import Chaos\n"
         "logging.disable()\n"
-        "for seed in (3, 2896430936):\n"
-        "    chaos = Chaos(seed, trace=True)\n"
-        "    print(chaos.run(), list(chaos.world.trace)[-100:])\n"
+        "chaos = Chaos(2896430936, trace=True)\n"
+        "print(chaos.run(), list(chaos.world.trace)[-100:])\n"
     ).splitlines()
-    assert len(runs) == len(set(runs)) == 2
+    assert len(runs) == 1
 
 
 # -- the journal sees what it is there to see: each of these takes a rule out of the product

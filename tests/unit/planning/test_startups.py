@@ -102,7 +102,7 @@ def test_a_clock_that_is_set_back_makes_no_start_of_less_than_nothing() -> None:
 @pytest.mark.slow
 def test_pods_on_new_machines_are_asked_for_in_time() -> None:
     """Of a minute their process sees two seconds: what was planned for was a group that answers at once."""
-    load = parse_generator("cosine:mean=400,amplitude=240,period=300,seconds=900", 12)
+    load = parse_generator("cosine:mean=400,amplitude=240,period=300,seconds=450", 12)
     config = PlanConfig(group="g", sla_seconds=1.0, policy="objective")
     costs = Costs(mean_seconds=0.006)
     options = Options(replicas=3, costs=costs, startup_seconds=60.0, startup_unseen_seconds=58.0)
