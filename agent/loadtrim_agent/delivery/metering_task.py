@@ -23,6 +23,7 @@ from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.metering.batch_cost import BatchCost
 from loadtrim_agent.metering.commit_bounds import CommitBounds
+from loadtrim_agent.metering.cost import ALONE, Together
 from loadtrim_agent.metering.lateness import NotLate
 from loadtrim_agent.metering.meter import Meter, MeterConfig, MeterSnapshot, split_report
 from loadtrim_agent.metering.readings import GATHER_SECONDS, REPORTS_SPREAD, Working
@@ -197,23 +198,24 @@ class MeteringTask:
         if told:
             self._done(stream, now, position, unpack((), wall_offset, told))
 
-    def _done(
-        self, stream: Stream, now: float, position: int, measured: tuple[list[float], list[float], list[float]]
-    ) -> None:
+    def _done(self, stream: Stream, now: float, position: int, measured: Measured) -> None:
         """Count what is done for certain."""
-        latencies, busies, timed = measured
-        self.meter.done(stream.partition, now, latencies, busies, position, revision=self._batches.revision())
+        latencies, busies, timed, together = measured
+        revision = self._batches.revision()
+        self.meter.done(stream.partition, now, latencies, busies, position, revision=revision, together=together)
         self._show_done(stream, len(busies), timed, busies)
 
     def _done_perhaps(
         self, stream: Stream, now: float, position: int, finished: Sequence[Finished], wall_offset: float
     ) -> None:
         """Count what was handed on, and may be worked on still. It may as well have been done at once."""
-        _, busies, _ = unpack(finished, wall_offset, (), self._batches)
+        _, busies, _, together = unpack(finished, wall_offset, (), self._batches)
         ages = [each.age(wall_offset) for each in handed_on(finished)]
         not_late = NotLate.UNKNOWN if stream.commits is None else NotLate.UNDECIDED
         revision = self._batches.revision()
-        self.meter.done(stream.partition, now, ages, busies, position, not_late=not_late, revision=revision)
+        self.meter.done(
+            stream.partition, now, ages, busies, position, not_late=not_late, revision=revision, together=together
+        )
         late = [age for age in ages if age > self.meter.judge.latency_max_seconds]
         self._show_done(stream, len(busies), late, [])
 
@@ -342,13 +344,23 @@ def handed_on(finished: Iterable[Finished]) -> Iterator[HandedOn]:
             yield HandedOn(stamp, taken_at, offset)
 
 
+class Measured(NamedTuple):
+    """What was done has this, per record."""
+
+    latencies: list[float]
+    busies: list[float]
+    timed: list[float]
+    """Latencies of those that have a timestamp."""
+    together: Together
+
+
 def unpack(
     finished: Iterable[Finished],
     wall_offset: float,
     told: Iterable[ReportedDone] = (),
     batches: BatchCost | None = None,
-) -> tuple[list[float], list[float], list[float]]:
-    """Per record: latency, busy seconds; and the latencies of those that have a timestamp.
+) -> Measured:
+    """Return latencies and busy seconds of what was done.
 
     A batch's time is shared out evenly among its records, of all partitions, as if it were a full one (``batches``).
     All of them are done when it is. What user code has told to be done was in its hands from the hand-out until then.
@@ -356,6 +368,7 @@ def unpack(
     latencies: list[float] = []
     busies: list[float] = []
     timeless: list[int] = []
+    together = ALONE
     for stamps, times, at_once, records, limit, _ in finished:
         begin = len(latencies)
         if at_once:
@@ -365,7 +378,10 @@ def unpack(
             if batches is not None:
                 batches.add(records, times[1] - times[0], limit, len(stamps), times[1])
                 factor = batches.factor(records, limit)
-            busies += [factor * (times[1] - times[0]) / records] * len(stamps)
+            each, pairs = factor * (times[1] - times[0]) / records, (records - 1) * len(stamps)
+            busies += [each] * len(stamps)
+            if pairs:
+                together = together.add(Together(pairs, pairs * each, pairs * each * each))
         else:
             ends = times[1:]
             latencies += [end + wall_offset - stamp / 1000 for end, stamp in zip(ends, stamps, strict=True)]
@@ -378,8 +394,9 @@ def unpack(
         latencies.append(done_at + wall_offset - stamp / 1000)
         busies.append(done_at - taken_at)
     if not timeless:
-        return latencies, busies, latencies
+        return Measured(latencies, busies, latencies, together)
     for index in timeless:
         latencies[index] = 0.0
     without = set(timeless)
-    return latencies, busies, [latency for index, latency in enumerate(latencies) if index not in without]
+    timed = [latency for index, latency in enumerate(latencies) if index not in without]
+    return Measured(latencies, busies, timed, together)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 __all__ = [
+    "ALONE",
     "BUSY_SECONDS",
     "HALF_LIFE_SECONDS",
     "MEMORY_RECORDS",
@@ -18,6 +19,7 @@ __all__ = [
     "BusyRing",
     "Cost",
     "CostEstimate",
+    "Together",
     "TopicCosts",
 ]
 
@@ -41,20 +43,69 @@ class Cost(NamedTuple):
     variance: float
 
 
+class Together(NamedTuple):
+    """Records that user code works on at once count here once for each other one of their batch.
+
+    What a batch takes longer is shared out among its n records, and all of them take longer by the same. The square of
+    a sum has n * n such terms where it has n of records that vary by themselves.
+    """
+
+    pairs: float
+    seconds: float
+    """Sum of their busy seconds."""
+    squares: float
+    """Sum of the squares of these."""
+
+    def add(self, other: Together, kept: float = 1.0) -> Together:
+        """Return this, of which so much is kept, and the other."""
+        if self is ALONE:
+            return other
+        return Together(
+            kept * self.pairs + other.pairs, kept * self.seconds + other.seconds, kept * self.squares + other.squares
+        )
+
+    def revise(self, factor: float) -> Together:
+        """Return what they are where each record costs so many times as much."""
+        if self is ALONE:
+            return self
+        return Together(self.pairs, self.seconds * factor, self.squares * factor * factor)
+
+    def deviations(self, mean: float) -> float:
+        """Return the sum of squared deviations from a mean, >= 0."""
+        return max(0.0, self.squares - 2.0 * mean * self.seconds + mean * mean * self.pairs)
+
+
+ALONE = Together(0.0, 0.0, 0.0)
+
+
 class CostEstimate:
     """Weighted mean and variance of busy seconds. O(1) per batch; independent of how the records are cut into batches.
 
-    Batches of one second are summed up and then folded into the estimate.
+    Batches of one second are summed up and then folded into the estimate. The variance is that of the sum of many
+    records, per record: those that are worked on at once vary together (:class:`Together`).
 
     Source: Chan, Golub & LeVeque (1983), pairwise update of mean and squared deviations, with weights that fade.
     """
 
-    __slots__ = ("_blended", "_count", "_folded", "_folded_at", "_known", "_prior", "_second", "_squares", "_total")
+    __slots__ = (
+        "_blended",
+        "_count",
+        "_folded",
+        "_folded_at",
+        "_folded_together",
+        "_known",
+        "_prior",
+        "_second",
+        "_squares",
+        "_together",
+        "_total",
+    )
 
     def __init__(self) -> None:
         self._folded = (0.0, 0.0, 0.0)
         """Weight, mean, sum of squared deviations: up to the second that is being filled."""
         self._folded_at = 0
+        self._folded_together = self._together = ALONE
         self._second = 0
         self._count = 0
         self._total = 0.0
@@ -65,17 +116,19 @@ class CostEstimate:
         """What was blended last, while nothing was added since: asked several times per report."""
         self._blended: Cost | None = None
 
-    def add(self, now: float, count: int, total: float, total_of_squares: float) -> None:
+    def add(self, now: float, count: int, total: float, total_of_squares: float, together: Together = ALONE) -> None:
         """Take in a batch of ``count`` >= 1 records: the sum of their busy seconds, and of the squares of those."""
         second = int(now)
         if second > self._second:
             if self._count:
-                self._folded, self._folded_at = self._merged(), self._second
-                self._count, self._total, self._squares = 0, 0.0, 0.0
+                self._folded, self._folded_together = self._merged()
+                self._folded_at = self._second
+                self._count, self._total, self._squares, self._together = 0, 0.0, 0.0, ALONE
             self._second = second
         self._count += count
         self._total += total
         self._squares += total_of_squares
+        self._together = self._together.add(together)
         self._known = self._prior = None
 
     def revise(self, factor: float) -> None:
@@ -84,31 +137,36 @@ class CostEstimate:
         self._folded = weight, mean * factor, squares * factor * factor
         self._total *= factor
         self._squares *= factor * factor
+        self._together, self._folded_together = self._together.revise(factor), self._folded_together.revise(factor)
         self._known = self._prior = None
 
-    def _merged(self) -> tuple[float, float, float]:
+    def _merged(self) -> tuple[tuple[float, float, float], Together]:
         weight, mean, squares = self._folded
         if not self._count:
-            return self._folded
+            return self._folded, self._folded_together
+        share = 1.0
         if weight > 0.0:
             faded = weight * 0.5 ** ((self._second - self._folded_at) / HALF_LIFE_SECONDS)
             kept = max(faded, min(weight, MEMORY_RECORDS))
-            squares *= kept / weight
+            share = kept / weight
+            squares *= share
             weight = kept
         new = self._total / self._count
         within = max(0.0, self._squares - self._total * new)
         both = weight + self._count
         difference = new - mean
-        return (
+        merged = (
             both,
             mean + difference * self._count / both,
             squares + within + difference * difference * weight * self._count / both,
         )
+        return merged, self._folded_together.add(self._together, share)
 
     def _now(self) -> tuple[float, Cost | None]:
         known = self._known
         if known is None:
-            weight, mean, squares = self._merged()
+            (weight, mean, squares), together = self._merged()
+            squares += together.deviations(mean)
             self._known = known = weight, Cost(mean, squares / weight) if weight > 0.0 else None
         return known
 
@@ -147,12 +205,14 @@ class TopicCosts:
         self.provisional = False
         """Nothing is known of them yet, though some records are done."""
 
-    def add(self, topic: str, now: float, count: int, total: float, total_of_squares: float) -> None:
+    def add(
+        self, topic: str, now: float, count: int, total: float, total_of_squares: float, together: Together = ALONE
+    ) -> None:
         """Take in a batch; see :meth:`CostEstimate.add`."""
         estimate = self._topics.get(topic)
         if estimate is None:
             estimate = self._topics[topic] = CostEstimate()
-        estimate.add(now, count, total, total_of_squares)
+        estimate.add(now, count, total, total_of_squares, together)
 
     def revise(self, factor: float, partitions: Iterable[CostEstimate]) -> None:
         """Take what all records so far cost, of topics and of partitions, times ``factor``."""

@@ -35,7 +35,7 @@ from .arrivals import Arrivals
 from .broker_clock import ClockOffset
 from .buckets import WorkBuckets
 from .capacity import MemberWork
-from .cost import Cost, TopicCosts
+from .cost import ALONE, Cost, Together, TopicCosts
 from .lateness import Judge, NotLate, runs_of
 from .partition_meter import PartitionMeter
 from .pause import Pauses
@@ -233,6 +233,7 @@ class Meter:
         *,
         not_late: NotLate = NotLate.IN_TIME,
         revision: float = 1.0,
+        together: Together = ALONE,
     ) -> None:
         """Records of one partition were done, in the order of the log; one call per gathered batch.
 
@@ -245,6 +246,7 @@ class Meter:
             not_late: what is known of those that were not late by then, where user code may work on them still.
             revision: what was done before is taken to have cost so many times as much. How busy the member was stays as
                 it was told.
+            together: those of them that were worked on at once with others.
 
         Raises:
             ValueError: the two sequences differ in length.
@@ -255,7 +257,7 @@ class Meter:
         total = sum(busies)
         if not 0.0 <= total < math.inf:
             busies = [busy if 0.0 <= busy < math.inf else 0.0 for busy in busies]
-            total = sum(busies)
+            total, together = sum(busies), ALONE
         if revision != 1.0:
             self._costs.revise(revision, (part.cost for part in self._parts.values()))
         part = self._parts.get(partition)
@@ -274,8 +276,8 @@ class Meter:
         if count:
             self._pauses.done()
             squares = sum(map(mul, busies, busies))
-            part.cost.add(now, count, total, squares)
-            self._costs.add(part.partition.topic, now, count, total, squares)
+            part.cost.add(now, count, total, squares, together)
+            self._costs.add(part.partition.topic, now, count, total, squares, together)
             self._judge.not_late = not_late
             part.finished(latencies, busies, total, self._judge, log_now)
         part.moved(log_now, position)

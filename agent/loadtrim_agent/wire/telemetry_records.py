@@ -76,6 +76,7 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     cost_mean: RecordCost | None = None
     """Busy seconds per record; None until one was done."""
     cost_variance: Sum | None = None
+    """Variance of the busy seconds of many records, per record: those that are worked on at once vary together."""
     work_windows: Annotated[tuple[WorkWindow, ...], Meta(max_length=WINDOWS_MAX)] = ()
     position: Offset | None = None
     committed: Offset | None = None

@@ -17,6 +17,7 @@ from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.delivery.stretches import Finished
 from loadtrim_agent.kafka.fetch.chunk import frame
+from loadtrim_agent.metering.cost import ALONE
 from loadtrim_agent.metering.meter import MeterConfig
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.codec import Record
@@ -37,17 +38,28 @@ class QuietFetcher:
 
 
 def test_one_by_one_each_record_has_its_own_time() -> None:
-    latencies, busies, timed = unpack([Finished([1_000, 1_500, 1_500], [2.0, 2.25, 2.5, 4.5], at_once=False)], 10.0)
+    latencies, busies, timed, _ = unpack([Finished([1_000, 1_500, 1_500], [2.0, 2.25, 2.5, 4.5], at_once=False)], 10.0)
     assert latencies == pytest.approx([11.25, 11.0, 13.0])
     assert busies == pytest.approx([0.25, 0.25, 2.0])
     assert timed == latencies
 
 
 def test_a_batch_is_done_at_once_and_shares_its_time() -> None:
-    latencies, busies, timed = unpack([Finished([1_000, 2_000], [2.0, 4.0], at_once=True)], 10.0)
+    latencies, busies, timed, _ = unpack([Finished([1_000, 2_000], [2.0, 4.0], at_once=True)], 10.0)
     assert latencies == pytest.approx([13.0, 12.0])
     assert busies == pytest.approx([1.0, 1.0])
     assert timed == latencies
+
+
+def test_records_of_a_batch_are_told_to_vary_together_whatever_their_partition() -> None:
+    parts = [
+        Finished([1] * 3, [2.0, 4.0], at_once=True, records=5),
+        Finished([1] * 2, [2.0, 4.0], at_once=True, records=5),
+    ]
+    assert [unpack([part], 0.0).together for part in parts] == [(12, 12 * 0.4, 12 * 0.4**2), (8, 8 * 0.4, 8 * 0.4**2)]
+    assert unpack(parts, 0.0).together == pytest.approx((20, 20 * 0.4, 20 * 0.4**2))
+    in_turn = Finished([1] * 3, [2.0, 4.0, 5.0, 5.5], at_once=False)
+    assert unpack([in_turn, Finished([1], [2.0, 4.0], at_once=True)], 0.0).together is ALONE
 
 
 def test_records_without_a_timestamp_have_no_latency() -> None:
@@ -55,7 +67,7 @@ def test_records_without_a_timestamp_have_no_latency() -> None:
         Finished([-1, 1_000], [2.0, 3.0, 4.0], at_once=False),
         Finished([-1, -1, 3_000], [4.0, 5.5], at_once=True),
     ]
-    latencies, busies, timed = unpack(finished, 10.0)
+    latencies, busies, timed, _ = unpack(finished, 10.0)
     assert latencies == pytest.approx([0.0, 13.0, 0.0, 0.0, 12.5])
     assert busies == pytest.approx([1.0, 1.0, 0.5, 0.5, 0.5])
     assert timed == pytest.approx([13.0, 12.5])
@@ -112,7 +124,7 @@ async def test_a_batch_of_several_partitions_shares_its_time_among_all_its_recor
     buffer.take_many((), None)
     finished = [entry for stream in buffer.streams.values() for entry in stream.take_finished()]
     seconds = finished[0].times[1] - finished[0].times[0]
-    _, busies, _ = unpack(finished, 0.0)
+    _, busies, _, _ = unpack(finished, 0.0)
     assert len(busies) == 6
     assert sum(busies) == pytest.approx(seconds)
 
@@ -135,6 +147,25 @@ async def test_batches_that_turn_out_to_be_worked_on_at_once_are_charged_anew(mo
             costs.append(known.mean)
     assert costs[0] == 0.5
     assert costs[-1] == pytest.approx(0.5 / 15, rel=0.1), "as in a batch of three times the largest"
+
+
+async def test_a_report_tells_what_batches_vary_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second batch of twenty takes three times as long: nothing of it was to be seen in a record's share."""
+    buffer = handout_of(ONE)
+    metering = MeteringTask(MeterConfig(group="group"), Metrics(CollectorRegistry(), "group", "client", 1.0))
+    metering.attach(buffer, QuietFetcher())  # type: ignore[arg-type]
+    stream = buffer.streams[ONE]
+    metering.acquired(stream, None)
+    began = boot_time() - 1000.0
+    for turn in range(100):
+        seconds = 0.5 if turn % 2 else 1.5
+        batch = Finished([int(wall_time() * 1000)] * 20, [began, began + seconds], at_once=True, limit=20)
+        monkeypatch.setattr(Stream, "take_finished", lambda _, batch=batch: [batch])
+        stream.done = (stream.done or 0) + 20
+        metering._gather(stream, wall_time(), wall_time() - boot_time())
+    cost = metering.meter._costs.of(ONE.topic)
+    assert cost is not None
+    assert cost == pytest.approx((0.05, 20 * 0.025**2), rel=0.05)
 
 
 async def test_what_was_worked_until_a_pause_is_known_at_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,7 +223,7 @@ async def test_time_in_hand_is_measured_for_each_record() -> None:
     assert not stream.gathered
     entries = stream.take_reported_done()
     assert [entry.stamp for entry in entries] == [1_000] * 3
-    latencies, busies, timed = unpack((), 10.0, entries)
+    latencies, busies, timed, _ = unpack((), 10.0, entries)
     assert latencies == timed == [entry.done_at + 10.0 - 1.0 for entry in entries]
     assert busies == [entry.done_at - entry.taken_at for entry in entries]
     assert stream.gathered

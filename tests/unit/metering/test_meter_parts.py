@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
@@ -16,6 +17,7 @@ from loadtrim_agent.metering.cost import (
     BusyRing,
     Cost,
     CostEstimate,
+    Together,
     TopicCosts,
 )
 from loadtrim_agent.metering.windows import BLOCK_SECONDS, BLOCKS_KEPT, BucketGrid, Moments, SlidingWindows
@@ -27,6 +29,13 @@ GRID = BucketGrid.of(0.1, WINDOWS)
 
 def add(estimate: CostEstimate, now: float, *busies: float) -> None:
     estimate.add(now, len(busies), sum(busies), sum(busy * busy for busy in busies))
+
+
+def add_batch(estimate: CostEstimate, now: float, count: int, seconds: float) -> None:
+    """Take in a batch whose records are worked on at once."""
+    busy, pairs = seconds / count, count * (count - 1)
+    together = Together(pairs, pairs * busy, pairs * busy * busy)
+    estimate.add(now, count, seconds, count * busy * busy, together)
 
 
 class TestCost:
@@ -89,6 +98,29 @@ class TestCost:
         assert estimate.blended(None) == costs.of("a") == pytest.approx((0.1, 0.0025))
         add(estimate, T + later, 0.1, 0.1)
         assert estimate.value() == pytest.approx((0.1, 0.01 / 6), rel=0.1)
+
+    def test_records_that_are_worked_on_at_once_vary_together(self) -> None:
+        """A slow one holds up all of its batch: to a queue it was a twentieth of what it is."""
+        rng = random.Random(3)
+        estimate, batches = CostEstimate(), [(20, rng.uniform(0.2, 1.0)) for _ in range(40)]
+        for number, (count, seconds) in enumerate(batches):
+            add_batch(estimate, T + number / 50, count, seconds)
+        mean = sum(seconds for _, seconds in batches) / 800
+        value = estimate.value()
+        assert value == pytest.approx((mean, sum((seconds - 20 * mean) ** 2 for _, seconds in batches) / 800))
+
+    def test_what_batches_vary_by_fades_and_is_charged_anew_as_what_records_do(self) -> None:
+        estimate = CostEstimate()
+        for _ in range(25):
+            add_batch(estimate, T, 20, 2.0)
+            add_batch(estimate, T, 20, 6.0)
+        assert estimate.value() == pytest.approx((0.2, 0.2))
+        estimate.revise(0.5)
+        assert estimate.value() == pytest.approx((0.1, 0.05))
+        add(estimate, T + HALF_LIFE_SECONDS, *[0.1] * 500)
+        assert estimate.value() == pytest.approx((0.1, 0.025))
+        estimate.revise(2.0)
+        assert estimate.value() == pytest.approx((0.2, 0.1))
 
     def test_a_new_topic_borrows_the_mean_of_all(self) -> None:
         costs = TopicCosts()
