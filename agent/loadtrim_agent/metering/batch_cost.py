@@ -32,6 +32,8 @@ REACH = 3.0
 PROVISIONAL_TIMES = 3.0
 """Of the first batch's time: a second one that takes longer is not worked on at once. Chosen: of many records the
 slowest counts, which takes about twice as long as one."""
+REMEMBERED_SECONDS = 60.0
+"""From the last batch on: a program that takes none any more has its records in hand for what they cost. Chosen."""
 REVISED_SHARE = 0.02
 """Change of the charge from which on the past is charged anew. Chosen: what that takes is of all partitions."""
 
@@ -57,8 +59,8 @@ class BatchCost:
         self._weight = 0.0
         self._records = self._seconds = 0.0
         """Weighted means."""
-        self._spread = self._covariance = 0.0
-        """The sums of squared deviations of the records, and of their products with the seconds'."""
+        self._spread = self._covariance = self._seconds_spread = 0.0
+        """The sums of squared deviations of the records, of their products with the seconds', and of the seconds."""
         self._largest = 0.0
         self._done_at = 0.0
         self._revision = 1.0
@@ -86,12 +88,31 @@ class BatchCost:
         self._seconds += longer * share / weight
         self._spread = self._spread * kept + share * more * (records - self._records)
         self._covariance = self._covariance * kept + share * more * (seconds - self._seconds)
+        self._seconds_spread = self._seconds_spread * kept + share * longer * (seconds - self._seconds)
         self._weight = weight
         self._largest = max(self._largest * kept, float(records))
         self.filled, self._done_at = records >= FULL_SHARE * limit, at
         if self._seconds:
             after = self._charge(limit)
             self._revision *= after.of(self._records) / (before.of(self._records) if before is not None else 1.0)
+
+    def own_seconds(self, now: float) -> float:
+        """Return for how long a record is in hand beside what it costs: a batch takes so long, however few they are.
+
+        Less its standard error; 0 until enough batches are known, and some time after the last of them.
+
+        Args:
+            now: own clock.
+        """
+        if self._weight < PRIOR_BATCHES or now - self._done_at > REMEMBERED_SECONDS or not self._seconds:
+            return 0.0
+        prior = self._prior()
+        unexplained = max(0.0, self._seconds_spread - self._covariance**2 / (self._spread + prior)) / self._weight
+        error = math.sqrt(unexplained * (1.0 / self._weight + self._records**2 / (self._spread + prior)))
+        return max(0.0, self._charge(0).own - error)
+
+    def _prior(self) -> float:
+        return PRIOR_BATCHES * (PRIOR_SPREAD * self._records) ** 2
 
     def is_provisional(self, now: float) -> bool:
         """Return whether what a record costs rests on one batch that had room.
@@ -127,7 +148,7 @@ class BatchCost:
     def _charge(self, limit: int) -> _Charge:
         """Return what is charged where a batch can have so many records."""
         proportional = self._seconds / self._records
-        prior = PRIOR_BATCHES * (PRIOR_SPREAD * self._records) ** 2
+        prior = self._prior()
         each = (self._covariance + prior * proportional) / (self._spread + prior)
         each = min(max(0.0, each), proportional)
         own = self._seconds - each * self._records

@@ -86,6 +86,8 @@ class Working:
     """Batches that were taken lately were as large as they could be."""
     costs_provisional: bool = False
     """No cost of a record is known yet, though some are done: see :meth:`.batch_cost.BatchCost.is_provisional`."""
+    batch_seconds: float = 0.0
+    """That a batch takes however few its records are."""
     tells: bool = False
     """User code says itself what is done, so it may work on many records at once."""
     untold: Untold = Untold.NOTHING
@@ -214,6 +216,7 @@ def split_report(report: ReportRecord, partitions_max: int = PARTITIONS_PER_PART
                 slicing_off=report.slicing_off,
                 capacity_known=report.capacity_known,
                 capacity_error=report.capacity_error,
+                batch_seconds=report.batch_seconds,
                 partitions=report.partitions[start : start + partitions_max],
             )
         )

@@ -26,6 +26,7 @@ from loadtrim_agent.wire.telemetry_records import Untold
 
 from .falling_behind import CONTRADICTED_SHARE
 from .forecast import alike_seconds
+from .in_hand import BATCHES, batch_seconds_of, waiting_shares
 from .observation import BUCKET_SECONDS, FAST_SECONDS
 from .settling import restoring_seconds
 from .shape import cut_of, uncut
@@ -104,7 +105,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
     series = _series(observation.slots)
     if len(series) < SECONDS_MIN:
         return NotReady(Reason.NOT_READY, f"{len(series)} of {SECONDS_MIN} s of arrivals are measured")
-    members = _members(observation, group)
+    members = _members(observation, group, config)
     rates = _rates(observation)
     grain = _grain(observation, members, rates)
     costs = _costs(observation, members, rates)
@@ -140,7 +141,8 @@ def _summed(
     slicing, unsliced = slicing_of(observation, inputs.group)
     startups = observation.startups_seconds[-STARTUP_SAMPLES:]
     cost = work / rate if rate > 0 else inputs.cost
-    waiting = _waiting(sized, inputs.members)
+    waiting, batch = waiting_shares(sized, inputs.members), batch_seconds_of(sized, inputs.members)
+    in_hand = cost + BATCHES * batch
     known = [member.capacity for member in inputs.members.values() if member.age_seconds is not None]
     return Estimate(
         at=observation.now,
@@ -157,14 +159,16 @@ def _summed(
         throughput=sum(entry.done_rate for entry in observation.partitions.values()),
         cost=cost,
         grain=grain,
+        in_hand_seconds=in_hand,
         overhead_seconds=_overhead(
             config,
             1.5 * cost
+            + BATCHES * batch
             + (_or(quantile(observation.handoffs_seconds, 0.5), 0.0) if slicing else 0.0)
             + _arrival_delay(observation, config),
         ),
         handoff_seconds=handoff,
-        restoring_seconds=restoring_seconds(observation.handoffs_seconds, cost),
+        restoring_seconds=restoring_seconds(observation.handoffs_seconds, cost + batch),
         slicing=slicing,
         unsliced=unsliced,
         startup_seconds=_or(quantile(startups, 0.9), config.startup_seconds),
@@ -213,7 +217,7 @@ def _or(value: float | None, default: float) -> float:
     return default if value is None else value
 
 
-def _members(observation: Observation, group: GroupState) -> dict[str, MemberEstimate]:
+def _members(observation: Observation, group: GroupState, config: PlanConfig) -> dict[str, MemberEstimate]:
     """Every member of the group; one whose capacity is not known yet is taken to be like the others.
 
     Where another one fell behind with less than it said, so is one that never gave more than that.
@@ -230,11 +234,14 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
     able = {member: told[member] * believed[member] for member in known}
     learnt = [able[member] for member, entry in known.items() if entry.capacity.known or member in contradicted]
     typical = statistics.median(learnt or able.values() or [1.0])
+    batches = {member: min(entry.batch_seconds, config.sla_seconds / 2) for member, entry in known.items()}
+    batch = statistics.fmean(batches.values()) if batches else 0.0
     result = {}
     for member in sorted(group.members):
         entry = known.get(member)
         if entry is None:
-            result[member] = MemberEstimate(capacity=typical, silent=member in observation.silent)
+            silent = member in observation.silent
+            result[member] = MemberEstimate(capacity=typical, silent=silent, batch_seconds=batch)
             continue
         known_here = entry.capacity.known or member in contradicted or not learnt
         capacity = max(able[member], 1e-6) if known_here else typical
@@ -245,6 +252,7 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
             speed=entry.speed,
             age_seconds=max(0.0, observation.now - entry.received_at),
             silent=member in observation.silent,
+            batch_seconds=batches[member],
             told=told[member] if member in contradicted else None,
         )
     return result
@@ -503,21 +511,6 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
         curve=_partition_curve(shape, rate * cost, rate, dispersion, entry.rate_sd, inputs.shape.mean),
         state=entry.state,
     )
-
-
-def _waiting(sized: Sequence[PartitionEstimate], members: Mapping[str, MemberEstimate]) -> dict[str, float]:
-    """Return what share of its backlog waits, by owner.
-
-    A record in hand is no backlog: it is being done, and the overhead has it. A member has its capacity in busy seconds
-    per second in hand, which is as many records (Little's law).
-    """
-    standing: dict[str, float] = {}
-    for entry in sized:
-        if entry.owner is not None and entry.cost > 0.0:
-            records = (entry.persistent_backlog + entry.late) / entry.cost
-            standing[entry.owner] = standing.get(entry.owner, 0.0) + records
-    in_hand = {name: member.capacity / member.speed for name, member in members.items()}
-    return {name: max(0.0, 1.0 - in_hand.get(name, 0.0) / count) for name, count in standing.items() if count > 0.0}
 
 
 def _partition_curve(

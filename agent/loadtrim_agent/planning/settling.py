@@ -36,7 +36,7 @@ TAKING_SECONDS = 1.0
 """From a replica's being there until it works, at least. Chosen: a report interval."""
 
 
-def restoring_seconds(handoffs_seconds: Sequence[float], cost_seconds: float) -> float:
+def restoring_seconds(handoffs_seconds: Sequence[float], in_hand_seconds: float) -> float:
     """Return how long a new owner restores what it keeps about a partition, as the median of the handoffs tells.
 
     One handoff in a hundred may take seconds, where user code was in the middle of a long record. That is no reason to
@@ -44,13 +44,13 @@ def restoring_seconds(handoffs_seconds: Sequence[float], cost_seconds: float) ->
 
     Args:
         handoffs_seconds: the last ones of the group.
-        cost_seconds: of a record.
+        in_hand_seconds: that user code has a record.
 
     Cost: O(n log n) for n handoffs.
     """
     if len(handoffs_seconds) < HANDOFFS_MIN:
         return 0.0
-    return max(0.0, statistics.median(handoffs_seconds) - cost_seconds)
+    return max(0.0, statistics.median(handoffs_seconds) - in_hand_seconds)
 
 
 def answer_seconds(startup_seconds: float, restores_seconds: float, config: PlanConfig) -> float:

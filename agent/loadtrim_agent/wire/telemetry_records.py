@@ -145,6 +145,9 @@ class Reporter(Envelope, frozen=True, kw_only=True):
     """False: it was never saturated, so that ``concurrency`` is what it may well give."""
     capacity_error: RecordCost = 0.0
     """``concurrency`` may well be so much less (see :class:`Capacity`)."""
+    batch_seconds: Seconds | None = None
+    """Time that a batch takes however few its records are, which are all done when the last one is. None: user code
+    takes no batches, or does their records one after the other."""
     untold: str = ""
     """Reason why nobody knows when its records are done (see :class:`Untold`). Empty: it is known."""
     speed: RecordCost = 1.0

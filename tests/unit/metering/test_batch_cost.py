@@ -142,3 +142,44 @@ def test_a_first_batch_of_many_partitions_is_one_batch() -> None:
     for _ in range(5):
         cost.add(5, 0.9, LIMIT, part=1, at=100.0)
     assert cost.is_provisional(100.0)
+
+
+# -- for how long a record is in hand beside what it costs
+
+
+def test_a_batch_takes_as_long_however_few_its_records_are() -> None:
+    assert BatchCost().own_seconds(0.0) == 0.0
+    assert fed(lambda records: 0.3 + 0.02 * records).own_seconds(0.0) == pytest.approx(0.3, rel=0.15)
+    assert fed(lambda records: 0.1 * records).own_seconds(0.0) == pytest.approx(0.0, abs=0.02), "one after the other"
+    assert fed(lambda records: 0.3, most=1).own_seconds(0.0) == 0.0, "one at a time"
+
+
+def test_few_batches_tell_nothing_and_those_of_long_ago_nothing_any_more() -> None:
+    cost = BatchCost()
+    for number, records in enumerate((2, 20, 5, 12, 8)):
+        assert cost.own_seconds(float(number)) == 0.0
+        cost.add(records, 0.5, LIMIT, at=float(number))
+    cost.add(20, 0.5, LIMIT, at=5.0)
+    assert cost.own_seconds(65.0) == pytest.approx(0.5, rel=0.1)
+    assert cost.own_seconds(65.1) == 0.0
+
+
+@pytest.mark.parametrize("sizes", [(19, 20), (1, 20)])
+def test_chance_is_not_taken_for_the_time_of_a_batch(sizes: tuple[int, int]) -> None:
+    """Of records that are worked on one after the other a third of the lines pass far above nothing by chance."""
+    told = []
+    for seed in range(60):
+        rng, cost = random.Random(seed), BatchCost()
+        for _ in range(30):
+            records = rng.randint(*sizes)
+            cost.add(records, sum(rng.expovariate(10.0) for _ in range(records)), LIMIT)
+        told.append(cost.own_seconds(0.0))
+    assert sum(seconds > 0.1 for seconds in told) <= 6
+    assert max(told) < 0.5, "of two seconds that a batch takes"
+
+
+def test_a_stall_is_not_taken_for_the_time_of_a_batch() -> None:
+    """A service that did not answer for five minutes left nothing of the objective."""
+    usual, stalled = fed(lambda records: 0.5), fed(lambda records: 0.5)
+    stalled.add(4, 300.0, LIMIT)
+    assert stalled.own_seconds(0.0) <= usual.own_seconds(0.0)

@@ -471,3 +471,13 @@ def test_what_is_not_known_to_cost_so_much_is_told_when_it_is_in_the_slots_in_wh
     assert cost == pytest.approx((0.9 + 9 * 0.1) / 10)
     assert second.slots_start == time_of(T)
     assert sum(second.slots[:10]) == pytest.approx(10 * cost)
+
+
+def test_the_time_of_a_batch_is_told_while_there_are_batches() -> None:
+    feed = Feed(Meter(CONFIG))
+    feed.acquire(T)
+    assert feed.report(T + 0.5, 1).batch_seconds is None
+    feed.meter.working(T + 0.6, Working(batch_seconds=0.8))
+    assert feed.report(T + 0.9, 2).batch_seconds == 0.8
+    feed.meter.working(T + 1.0, Working())
+    assert feed.report(T + 1.5, 3).batch_seconds is None

@@ -182,6 +182,25 @@ def test_members_that_slice_keep_a_usual_handoff_free() -> None:
     assert made(fleet, handoffs_seconds=(9.0,)).overhead_seconds == CONFIG.sla_seconds / 2
 
 
+def test_the_time_of_a_batch_and_of_the_one_before_is_kept_free() -> None:
+    """All of the objective was taken to be left for a queue, though a batch takes a fifth of it."""
+    fleet = ran(Fleet(CONFIG, even(4, 200.0)))
+    alone = made(fleet, handoffs_seconds=(0.2,) * 10)
+    assert (alone.in_hand_seconds, alone.overhead_seconds) == (alone.cost, pytest.approx(CONFIG.handoff_seconds))
+    assert alone.restoring_seconds == pytest.approx(0.2 - COST)
+    fleet.reported["batch_seconds"] = 0.1
+    ran(fleet, 2)
+    batches = made(fleet, handoffs_seconds=(0.2,) * 10)
+    assert batches.in_hand_seconds == pytest.approx(COST + 0.2)
+    assert batches.overhead_seconds == pytest.approx(1.5 * COST + 0.2)
+    assert batches.restoring_seconds == pytest.approx(0.1 - COST), "who gives it finishes its batch alone"
+    name = fleet.join()
+    assert made(fleet).members[name].batch_seconds == 0.1, "as the others'"
+    fleet.reported["batch_seconds"] = 9.0
+    ran(fleet, 2)
+    assert made(fleet).members[name].batch_seconds == CONFIG.sla_seconds / 2, "no replica makes a batch shorter"
+
+
 def test_what_records_take_to_come_is_kept_free() -> None:
     """With producers that linger for 50 ms, 1.5 % of the records were late in a group that slices."""
     fleet = ran(Fleet(CONFIG, even(4, 200.0)))

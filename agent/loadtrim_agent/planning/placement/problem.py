@@ -234,7 +234,7 @@ def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limit
     burst = estimate.rate * estimate.cost * estimate.curve.mean[0]
     return replace(
         limits,
-        overhead_seconds=min(estimate.cost, estimate.overhead_seconds),
+        overhead_seconds=min(estimate.in_hand_seconds, estimate.overhead_seconds),
         # Reported, decided and moved.
         reaction_seconds=config.report_seconds + DECISION_PHASE * config.decision_seconds + estimate.handoff_seconds,
         dispersion=dispersion,

@@ -118,7 +118,7 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
         work -= sum(max(0.0, item.mean[index] * factor - able) for item in unsplittable)
         if work / window > best:
             best, binding = work / window, tau
-    overhead = min(estimate.cost, estimate.overhead_seconds, (1.0 - WINDOW_MIN_SHARE) * config.sla_seconds)
+    overhead = min(estimate.in_hand_seconds, estimate.overhead_seconds, (1.0 - WINDOW_MIN_SHARE) * config.sla_seconds)
     seconds = config.sla_seconds - overhead
     able_level = max(0.0, level - beyond)
     queue = capacity_in_time(able_level, dispersion_of(estimate, config.sla_seconds), seconds, 1.0 - config.sla_share)

@@ -74,8 +74,8 @@ def told(cost: float, series: tuple[float, ...], chance_share: float = 1.0, inst
     """Return of an estimate what lateness is expected by; ``instant``: seconds' worth of work that comes at once."""
     curve = SimpleNamespace(mean=(instant, *(max(tau, instant) for tau in TAUS_SECONDS[1:])))
     return SimpleNamespace(
-        cost=cost, grain=cost, overhead_seconds=cost, handoff_seconds=0.1, dispersion=0.0, series=series,
-        rate=fmean(series) / cost, curve=curve, chance_share=chance_share,
+        cost=cost, grain=cost, in_hand_seconds=cost, overhead_seconds=cost, handoff_seconds=0.1, dispersion=0.0,
+        series=series, rate=fmean(series) / cost, curve=curve, chance_share=chance_share,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from loadtrim_agent.planning.registry import make_policy
 from loadtrim_agent.planning.sizing.ineffective_scaling import _all_own
 from loadtrim_agent.planning.sizing.need import CHANCE, explain, needed
 from loadtrim_agent.planning.sizing.present import PresentPlacement
-from loadtrim_agent.planning.values import TAUS_SECONDS, ArrivalCurve, PlanConfig, Sizing
+from loadtrim_agent.planning.values import TAUS_SECONDS, ArrivalCurve, Estimate, PlanConfig, Sizing
 from unit.planning.sizing.test_policy import CONFIG, answer_of, entry, memory_of, view
 
 PER_MEMBER = 200.0
@@ -58,11 +58,22 @@ def test_the_mean_rate_may_take_98_percent() -> None:
     assert Run(1, config=config).at(1.97).replicas == 3
 
 
+def dear(estimate: Estimate, cost: float) -> Estimate:
+    """Return the same of records that cost so much, and of which nothing was seen yet."""
+    taken = {"cost": cost, "in_hand_seconds": cost, "overhead_seconds": cost}
+    return replace(estimate, series=(), dispersion=0.0, **taken)
+
+
 def test_records_that_take_long_need_room_for_those_that_come_together_by_chance() -> None:
     """2.4 busy seconds/s in records of 4 s, 16 s to wait: with 3.2 members one of a thousand waits so long."""
     config = structs.replace(CONFIG, sla_seconds=20.0)
     given = view(tuple(entry(number, 0.2 * PER_MEMBER) for number in range(12)), 1, config=config)
-    long = replace(given, estimate=replace(given.estimate, cost=4.0, overhead_seconds=4.0, series=(), dispersion=0.0))
+    long = replace(
+        given,
+        estimate=replace(
+            given.estimate, cost=4.0, in_hand_seconds=4.0, overhead_seconds=4.0, series=(), dispersion=0.0
+        ),
+    )
     need = needed(long, 2.4)
     assert (need.required, need.tau_seconds, need.pool) == (pytest.approx(3.2, abs=0.1), CHANCE, 4)
     assert share_late(2.4, 4.0, need.required, 16.0) == pytest.approx(0.001, rel=1e-4)
@@ -77,7 +88,12 @@ def test_records_that_take_long_need_room_for_those_that_come_together_by_chance
 def test_a_record_that_takes_longer_than_the_objective_is_sized_for_a_quarter_of_it() -> None:
     """It was a square root of less than nothing."""
     given = view((entry(0, 0.1 * PER_MEMBER),), 1)
-    long = replace(given, estimate=replace(given.estimate, cost=9.0, overhead_seconds=9.0, series=(), dispersion=0.0))
+    long = replace(
+        given,
+        estimate=replace(
+            given.estimate, cost=9.0, in_hand_seconds=9.0, overhead_seconds=9.0, series=(), dispersion=0.0
+        ),
+    )
     assert share_late(0.1, 9.0, needed(long, 0.1).required, 0.125) == pytest.approx(0.001, rel=1e-4)
 
 

@@ -88,6 +88,7 @@ def view(
         late=late,
         throughput=throughput,
         cost=COST,
+        in_hand_seconds=COST,
         overhead_seconds=0.015,
         handoff_seconds=0.015,
         startup_seconds=startup_seconds,
