@@ -346,7 +346,7 @@ def handed_on(finished: Iterable[Finished]) -> Iterator[HandedOn]:
 
 
 class Measured(NamedTuple):
-    """What was done has this, per record."""
+    """Records that were done have these."""
 
     latencies: list[float]
     busies: list[float]

@@ -204,6 +204,8 @@ class TopicCosts:
         self._topics: dict[str, CostEstimate] = {}
         self.provisional = False
         """Nothing is known of them yet, though some records are done."""
+        self.batch_seconds = 0.0
+        """A batch takes so long however few its records are."""
 
     def add(
         self, topic: str, now: float, count: int, total: float, total_of_squares: float, together: Together = ALONE

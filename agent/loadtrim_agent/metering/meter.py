@@ -86,7 +86,6 @@ class Meter:
         self._clock = ClockOffset()
         self._parts: dict[Partition, PartitionMeter] = {}
         self._costs = TopicCosts()
-        self._batch_seconds = 0.0
         self._judge = Judge(config.sla_seconds, config.concurrency)
         self._work = MemberWork(config.concurrency)
         self._pauses = Pauses(self._work.busy)
@@ -295,7 +294,7 @@ class Meter:
         """
         self._work.working(now, hand)
         self._costs.provisional = hand.costs_provisional
-        self._batch_seconds = hand.batch_seconds
+        self._costs.batch_seconds = hand.batch_seconds
 
     def sought(self, partition: Partition, now: float, position: int) -> None:
         """The user moved the position (seek); what was fetched and not done is dropped. No arrivals."""
@@ -390,7 +389,7 @@ class Meter:
             untold=self._work.untold.value,
             speed=self._config.speed,
             busy_seconds=round(busy_seconds, 6),
-            batch_seconds=round(self._batch_seconds, 6) or None,
+            batch_seconds=round(self._costs.batch_seconds, 6) or None,
             startup_seconds=self._startup,
             handoffs=tuple(round(seconds, 6) for seconds in self._handoffs),
             late=late,

@@ -87,7 +87,7 @@ class Working:
     costs_provisional: bool = False
     """No cost of a record is known yet, though some are done: see :meth:`.batch_cost.BatchCost.is_provisional`."""
     batch_seconds: float = 0.0
-    """That a batch takes however few its records are."""
+    """A batch takes so long however few its records are."""
     tells: bool = False
     """User code says itself what is done, so it may work on many records at once."""
     untold: Untold = Untold.NOTHING
