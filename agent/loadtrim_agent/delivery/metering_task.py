@@ -169,7 +169,7 @@ class MeteringTask:
             asleep_seconds=self._buffer.sleep.seconds(boot_now),
             batches_filled=self._batches.filled,
             costs_provisional=self._batches.is_provisional(boot_now),
-            batch_seconds=self._batches.own_seconds(boot_now),
+            batch_seconds=self._batches.own_seconds(boot_now) if self._doubt.untold.at_next_call else 0.0,
             tells=self._buffer.hand.telling.begun,
             untold=self._doubt.untold,
         )

@@ -33,7 +33,13 @@ PROVISIONAL_TIMES = 3.0
 """Of the first batch's time: a second one that takes longer is not worked on at once. Chosen: of many records the
 slowest counts, which takes about twice as long as one."""
 REMEMBERED_SECONDS = 60.0
-"""From the last batch on: a program that takes none any more has its records in hand for what they cost. Chosen."""
+"""From the last batch on, or three times as long as one takes: a program that takes none any more has its records in
+hand for what they cost. Chosen."""
+STALL_TIMES = 5.0
+"""Of what a batch takes: one that takes longer counts as that long, for it stalled. Chosen: the slowest of many
+exponential times is within it but once in thousands of batches."""
+FALLS_ERRORS = 2.0
+"""Batches that take less time for more records, by so many standard errors, are of several kinds. Chosen."""
 REVISED_SHARE = 0.02
 """Change of the charge from which on the past is charged anew. Chosen: what that takes is of all partitions."""
 
@@ -80,6 +86,8 @@ class BatchCost:
         if not 0.0 <= seconds < math.inf:
             return
         before = self._charge(limit) if self._seconds > 0.0 else None  # Of no time at all none has a share.
+        if before is not None and self._weight >= PRIOR_BATCHES:
+            seconds = min(seconds, STALL_TIMES * max(self._seconds, before.own + before.each * records))
         share = 1.0 if part is None else part / records
         kept = 0.5 ** (share / HALF_LIFE_BATCHES)
         weight = self._weight * kept + share
@@ -99,17 +107,21 @@ class BatchCost:
     def own_seconds(self, now: float) -> float:
         """Return for how long a record is in hand beside what it costs: a batch takes so long, however few they are.
 
-        Less its standard error; 0 until enough batches are known, and some time after the last of them.
+        Less its standard error. 0 until enough batches are known, and some time after the last of them. 0 as well where
+        more records take less time, because batches are of several kinds: then no line tells what is a batch's own.
 
         Args:
             now: own clock.
         """
-        if self._weight < PRIOR_BATCHES or now - self._done_at > REMEMBERED_SECONDS or not self._seconds:
+        remembered = max(REMEMBERED_SECONDS, PROVISIONAL_TIMES * self._seconds)
+        if self._weight < PRIOR_BATCHES or now - self._done_at > remembered or not self._seconds:
             return 0.0
-        prior = self._prior()
-        unexplained = max(0.0, self._seconds_spread - self._covariance**2 / (self._spread + prior)) / self._weight
-        error = math.sqrt(unexplained * (1.0 / self._weight + self._records**2 / (self._spread + prior)))
-        return max(0.0, self._charge(0).own - error)
+        charge, spread = self._charge(0), self._spread + self._prior()
+        off = self._seconds_spread - 2.0 * charge.each * self._covariance + charge.each**2 * self._spread
+        variance = max(0.0, off) / self._weight
+        if self._covariance < -FALLS_ERRORS * math.sqrt(variance * spread):
+            return 0.0
+        return max(0.0, charge.own - math.sqrt(variance * (1.0 / self._weight + self._records**2 / spread)))
 
     def _prior(self) -> float:
         return PRIOR_BATCHES * (PRIOR_SPREAD * self._records) ** 2

@@ -36,7 +36,7 @@ def work_window(seconds: float, records: Moments, cost: Cost) -> WorkWindow:
     """Work in a window from the number of records in it.
 
     Source: mean and variance of a sum of a random number of independent costs (Wald's equation and the law of total
-    variance).
+    variance). Where records are worked on at once, that is too much for windows that hold less than a batch.
     """
     return WorkWindow(
         seconds=seconds,

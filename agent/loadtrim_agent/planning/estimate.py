@@ -234,8 +234,9 @@ def _members(observation: Observation, group: GroupState, config: PlanConfig) ->
     able = {member: told[member] * believed[member] for member in known}
     learnt = [able[member] for member, entry in known.items() if entry.capacity.known or member in contradicted]
     typical = statistics.median(learnt or able.values() or [1.0])
-    batches = {member: min(entry.batch_seconds, config.sla_seconds / 2) for member, entry in known.items()}
-    batch = statistics.fmean(batches.values()) if batches else 0.0
+    batches = [seconds for entry in known.values() if (seconds := entry.batch_seconds) is not None]
+    # A newcomer takes some batches before it tells.
+    batch = min(statistics.fmean(batches or [0.0]), config.sla_seconds / 2)
     result = {}
     for member in sorted(group.members):
         entry = known.get(member)
@@ -252,10 +253,17 @@ def _members(observation: Observation, group: GroupState, config: PlanConfig) ->
             speed=entry.speed,
             age_seconds=max(0.0, observation.now - entry.received_at),
             silent=member in observation.silent,
-            batch_seconds=batches[member],
+            batch_seconds=_batch_seconds(entry, batch, config),
             told=told[member] if member in contradicted else None,
         )
     return result
+
+
+def _batch_seconds(entry: MemberObservation, others: float, config: PlanConfig) -> float:
+    """Return what a member's batches take, half the objective at most, where those of others take that in the mean."""
+    if entry.batch_seconds is None:
+        return 0.0 if entry.capacity.known else others
+    return min(entry.batch_seconds, config.sla_seconds / 2)
 
 
 def _believed(entry: MemberObservation, others: float) -> float:

@@ -15,7 +15,7 @@ __all__ = ["NAMES_MAX", "attribute", "blind", "explain", "format_list", "replica
 QUEUED = "queued"
 """What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
 NAMES_MAX = 3
-STILL = Moving()
+STILL = Moving(in_hand_seconds=0.0)
 
 
 def format_list(names: Sequence[str]) -> str:

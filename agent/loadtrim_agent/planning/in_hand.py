@@ -23,13 +23,15 @@ BATCHES = 2.0
 def batch_seconds_of(sized: Sequence[PartitionEstimate], members: Mapping[str, MemberEstimate]) -> float:
     """Return the time that the batch of a record takes in the mean, however few its records are.
 
+    A partition that nobody owns for the moment will have an owner like the others.
+
     Args:
         sized: partitions with load.
         members: their owners.
     """
-    rate = sum(entry.rate for entry in sized)
-    batches = sum(entry.rate * member.batch_seconds for entry in sized if (member := members.get(entry.owner or "")))
-    return batches / rate if rate > 0.0 else 0.0
+    owned = [(entry.rate, owner.batch_seconds) for entry in sized if (owner := members.get(entry.owner or ""))]
+    rate = sum(each for each, _ in owned)
+    return sum(each * seconds for each, seconds in owned) / rate if rate > 0.0 else 0.0
 
 
 def waiting_shares(sized: Sequence[PartitionEstimate], members: Mapping[str, MemberEstimate]) -> dict[str, float]:

@@ -376,7 +376,7 @@ class History:
             interval_seconds=interval,
             capacity=report.capacity,
             untold=report.untold,
-            batch_seconds=report.batch_seconds or 0.0,
+            batch_seconds=report.batch_seconds,
             arrival_delay=told.delayed(received_at, report.arrival_delay, take),
             slicing_off=report.slicing_off,
             speed=report.speed,

@@ -281,7 +281,7 @@ class MemberEstimate:
     silent: bool = False
     """Its reports are overdue: what it is doing is not known, so it is given nothing."""
     batch_seconds: float = 0.0
-    """As in its last report, half the objective at most."""
+    """A batch takes so long however few its records are: as in its last report, half the objective at most."""
     told: float | None = None
     """Capacity that it was taken to have, where less was seen while it fell behind; None: nothing contradicts it."""
 
@@ -298,8 +298,8 @@ class MemberObservation:
     """As it says, at its own speed."""
     untold: str
     """Reason why nobody knows when its records are done; empty: it is known."""
-    batch_seconds: float = 0.0
-    """Seconds that a batch takes however few its records are; 0 where it takes what they cost."""
+    batch_seconds: float | None = None
+    """Seconds that a batch takes however few its records are; None: it takes what they cost, or not enough is known."""
     arrival_delay: float | None = None
     """Seconds from a record's time stamp until it can be fetched, smoothed; None: not measured."""
     slicing_off: str | None = None
@@ -419,7 +419,7 @@ class Unknowns:
 class Moving(Unknowns):
     """Records in hand and moves take this time, and members make moves by themselves or not."""
 
-    in_hand_seconds: float = 0.0
+    in_hand_seconds: float
     """A record takes this of the objective, beside what it waits for its turn."""
     restoring_seconds: float = 0.0
     """Time in which a partition's new owner restores what it keeps about it (:mod:`.settling`)."""

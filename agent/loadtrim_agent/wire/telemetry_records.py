@@ -147,7 +147,7 @@ class Reporter(Envelope, frozen=True, kw_only=True):
     """``concurrency`` may well be so much less (see :class:`Capacity`)."""
     batch_seconds: Seconds | None = None
     """Time that a batch takes however few its records are, which are all done when the last one is. None: user code
-    takes no batches, or does their records one after the other."""
+    takes no batches, or does their records one after the other, or too few are known."""
     untold: str = ""
     """Reason why nobody knows when its records are done (see :class:`Untold`). Empty: it is known."""
     speed: RecordCost = 1.0

@@ -21,7 +21,7 @@ from loadtrim_agent.metering.cost import ALONE
 from loadtrim_agent.metering.meter import MeterConfig
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.codec import Record
-from loadtrim_agent.wire.telemetry_records import ReportRecord
+from loadtrim_agent.wire.telemetry_records import ReportRecord, Untold
 from unit.kafka.fetch.batches import batch
 
 from .test_record_buffer import ONE, TWO, handout_of
@@ -149,13 +149,15 @@ async def test_batches_that_turn_out_to_be_worked_on_at_once_are_charged_anew(mo
     assert costs[-1] == pytest.approx(0.5 / 15, rel=0.1), "as in a batch of three times the largest"
 
 
-async def test_a_report_tells_what_batches_vary_by(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("untold", [Untold.NOTHING, Untold.KEPT])
+async def test_a_report_tells_what_batches_vary_by(untold: Untold, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second batch of twenty takes three times as long: nothing of it was to be seen in a record's share."""
     buffer = handout_of(ONE)
     metering = MeteringTask(MeterConfig(group="group"), Metrics(CollectorRegistry(), "group", "client", 1.0))
     metering.attach(buffer, QuietFetcher())  # type: ignore[arg-type]
     stream = buffer.streams[ONE]
     metering.acquired(stream, None)
+    metering._doubt.untold = untold
     began = boot_time() - 1000.0
     for turn in range(100):
         seconds = 0.5 if turn % 2 else 1.5
@@ -166,6 +168,39 @@ async def test_a_report_tells_what_batches_vary_by(monkeypatch: pytest.MonkeyPat
     cost = metering.meter._costs.of(ONE.topic)
     assert cost is not None
     assert cost == pytest.approx((0.05, 20 * 0.025**2), rel=0.05)
+
+
+@pytest.mark.parametrize("at_next_call", [True, False])
+async def test_a_report_tells_the_time_of_a_batch_where_it_is_known_when_it_is_done(
+    at_next_call: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where records are kept beyond the next call, what lies between two calls is no batch."""
+    buffer = handout_of(ONE)
+    metering = MeteringTask(MeterConfig(group="group"), Metrics(CollectorRegistry(), "group", "client", 1.0))
+    metering.attach(buffer, QuietFetcher())  # type: ignore[arg-type]
+    stream = buffer.streams[ONE]
+    metering.acquired(stream, None)
+    metering._doubt.untold = Untold.NOTHING if at_next_call else Untold.KEPT
+    monkeypatch.setattr(metering._doubt, "look", lambda *_: None)
+    for turn in range(100):
+        ended = boot_time() - 10.0 + turn / 10
+        records = 1 + turn % 20
+        batch = Finished([int(wall_time() * 1000)] * records, [ended - 0.5, ended], at_once=True, limit=20)
+        monkeypatch.setattr(Stream, "take_finished", lambda _, batch=batch: [batch])
+        stream.done = (stream.done or 0) + records
+        metering._gather(stream, wall_time(), wall_time() - boot_time())
+    told: list[Record] = []
+
+    async def publish(record: Record, sequence: int) -> bool:
+        told.append(record)
+        return True
+
+    target: Any = SimpleNamespace(publish=publish, unready=lambda: False, slicing_off=lambda: "listener")
+    monkeypatch.setattr(Stream, "take_finished", lambda _: ())
+    await metering.report("member", 1, target)
+    (report,) = told
+    assert isinstance(report, ReportRecord)
+    assert report.batch_seconds == (pytest.approx(0.5, rel=0.1) if at_next_call else None)
 
 
 async def test_what_was_worked_until_a_pause_is_known_at_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,7 +179,37 @@ def test_chance_is_not_taken_for_the_time_of_a_batch(sizes: tuple[int, int]) -> 
 
 
 def test_a_stall_is_not_taken_for_the_time_of_a_batch() -> None:
-    """A service that did not answer for five minutes left nothing of the objective."""
-    usual, stalled = fed(lambda records: 0.5), fed(lambda records: 0.5)
-    stalled.add(4, 300.0, LIMIT)
-    assert stalled.own_seconds(0.0) <= usual.own_seconds(0.0)
+    """A service that did not answer for a minute left nothing of the objective, or was all that was known for long."""
+    for records, seconds in ((1, 60.0), (20, 60.0), (4, 300.0)):
+        stalled = fed(lambda records: 0.5)
+        usual = stalled.own_seconds(0.0)
+        stalled.add(records, seconds, LIMIT)
+        assert 0.6 * usual < stalled.own_seconds(0.0) <= 1.05 * usual
+
+
+def test_a_stall_bends_no_line() -> None:
+    """For minutes after it what full batches had cost was charged anew by a third."""
+    cost, before = BatchCost(), []
+    for number in range(400):
+        records = 5 + number % 16
+        if number == 200:
+            before.append(charged(cost, 20, 0.4))
+            cost.add(20, 60.0, LIMIT)
+        cost.add(records, 0.02 * records, LIMIT)
+    assert charged(cost, 20, 0.4) == pytest.approx(before[0], rel=0.05)
+
+
+def test_batches_of_two_kinds_have_no_time_of_their_own() -> None:
+    """Few dear records by turns with many cheap ones, all of them one after the other."""
+    rng, cost = random.Random(4), BatchCost()
+    for turn in range(200):
+        many, few = rng.randint(300, 500), rng.randint(1, 5)
+        cost.add(many, 0.001 * many, 500) if turn % 2 else cost.add(few, 0.3 * few, 500)
+    assert cost.own_seconds(0.0) == 0.0
+
+
+def test_batches_that_take_minutes_are_told_while_the_next_one_is_in_hand() -> None:
+    cost = BatchCost()
+    for number in range(40):
+        cost.add(1 + number % 8, 90.0, LIMIT, at=90.0 * number)
+    assert cost.own_seconds(90.0 * 39 + 89.0) == pytest.approx(90.0, rel=0.1)

@@ -529,8 +529,13 @@ class TestSplit:
             meter.acquired(Partition("orders", number), T, 0, 5, 0.01)
         report = meter.report(T + 2.0, "m1", 7, 40)
         assert split_report(report) == (report,)
+        report = structs.replace(report, batch_seconds=0.3, capacity_error=0.1, capacity_known=False, slicing_off="")
         parts = split_report(report, 10)
         assert [part.sequence for part in parts] == [40, 41, 42]
+        said = ("batch_seconds", "concurrency", "capacity_error", "capacity_known", "slicing_off", "untold", "speed")
+        assert {tuple(getattr(part, name) for name in said) for part in parts} == {
+            tuple(getattr(report, name) for name in said)
+        }
         assert [entry for part in parts for entry in part.partitions] == list(report.partitions)
         assert parts[0].slots == report.slots
         assert parts[0].handoffs == report.handoffs

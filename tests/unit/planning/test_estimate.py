@@ -201,6 +201,20 @@ def test_the_time_of_a_batch_and_of_the_one_before_is_kept_free() -> None:
     assert made(fleet).members[name].batch_seconds == CONFIG.sla_seconds / 2, "no replica makes a batch shorter"
 
 
+@pytest.mark.parametrize(("known", "taken"), [(True, 0.0), (False, 0.15)])
+def test_a_member_that_tells_of_no_batch_yet_is_taken_to_be_like_the_others(known: bool, taken: float) -> None:
+    """Just after a scale-out a third of what batches take was left."""
+    fleet = ran(Fleet(CONFIG, even(4, 200.0), members=3))
+    observation, _ = looked(fleet)
+    tells = dict(zip(sorted(observation.members), (0.1, 0.2, None), strict=True))
+    members = {
+        name: replace(entry, batch_seconds=tells[name], capacity=entry.capacity._replace(known=known))
+        for name, entry in observation.members.items()
+    }
+    seen = made(fleet, members=members).members
+    assert [seen[name].batch_seconds for name in sorted(seen)] == [0.1, 0.2, pytest.approx(taken)]
+
+
 def test_what_records_take_to_come_is_kept_free() -> None:
     """With producers that linger for 50 ms, 1.5 % of the records were late in a group that slices."""
     fleet = ran(Fleet(CONFIG, even(4, 200.0)))

@@ -74,7 +74,9 @@ def test_how_few_could_do_is_said_where_it_adds_something() -> None:
     assert said in explain(replace(sizing(2), reason=Reason.AT_MAX), three, (), group("a", "b"), CONFIG)
     assert said not in explain(sizing(2), three, (), group("a", "b"), CONFIG), "a group left as it is, a little fuller"
     assert said not in explain(replace(sizing(4), reason=Reason.STABILIZING), three, (), group(*members), CONFIG)
-    assert said not in explain(sizing(3), three, (), group("a", "b", "c"), CONFIG, moving=Moving(slicing=True))
+    assert said not in explain(
+        sizing(3), three, (), group("a", "b", "c"), CONFIG, moving=Moving(in_hand_seconds=0.0, slicing=True)
+    )
     one = replace(NOWHERE, opened=1, bound=1)
     assert "fewer" not in explain(sizing(1), one, (), group("a"), CONFIG)
 

@@ -88,6 +88,12 @@ def test_bursts_that_the_windows_hold_are_no_chance_beside_them() -> None:
     assert uneven.by_chance == uneven.dispersion_apart > 0.3, "within a second nothing comes at once"
 
 
+def test_what_a_record_is_in_hand_for_is_not_left_to_wait_in() -> None:
+    estimate = told(0.02, (1.0, 3.0) * 60)
+    estimate.in_hand_seconds, estimate.overhead_seconds = 1.5, 2.0
+    assert expected_by(moved_in_time(4.0), estimate, PlanConfig(sla_seconds=4.0)).overhead_seconds == 1.5
+
+
 def late_of(limits: Limits, work: float) -> float:
     """Return what is late where one member has so much in two partitions, each in bursts of 2.5 s, and another 0.1."""
     busy = [item(number, "a", work / 2, burst=2.5) for number in (0, 1)]

@@ -68,12 +68,7 @@ def test_records_that_take_long_need_room_for_those_that_come_together_by_chance
     """2.4 busy seconds/s in records of 4 s, 16 s to wait: with 3.2 members one of a thousand waits so long."""
     config = structs.replace(CONFIG, sla_seconds=20.0)
     given = view(tuple(entry(number, 0.2 * PER_MEMBER) for number in range(12)), 1, config=config)
-    long = replace(
-        given,
-        estimate=replace(
-            given.estimate, cost=4.0, in_hand_seconds=4.0, overhead_seconds=4.0, series=(), dispersion=0.0
-        ),
-    )
+    long = replace(given, estimate=dear(given.estimate, 4.0))
     need = needed(long, 2.4)
     assert (need.required, need.tau_seconds, need.pool) == (pytest.approx(3.2, abs=0.1), CHANCE, 4)
     assert share_late(2.4, 4.0, need.required, 16.0) == pytest.approx(0.001, rel=1e-4)
@@ -85,15 +80,21 @@ def test_records_that_take_long_need_room_for_those_that_come_together_by_chance
     assert needed(even, 2.4).pool == 3, "they come at equal distances, as was seen for two minutes"
 
 
+def test_what_a_record_is_in_hand_for_is_not_left_for_the_queue() -> None:
+    """Of 20 s a batch and the one before take 8 s: what waits by chance has 12 s."""
+    config = structs.replace(CONFIG, sla_seconds=20.0)
+    given = view(tuple(entry(number, 0.2 * PER_MEMBER) for number in range(12)), 1, config=config)
+    batches = dear(given.estimate, 1.0)
+    batches = replace(batches, in_hand_seconds=9.0, overhead_seconds=9.0, dispersion=3.0)
+    need = needed(replace(given, estimate=batches), 2.4)
+    alone = needed(replace(given, estimate=replace(batches, in_hand_seconds=1.0)), 2.4)
+    assert need.required > alone.required + 0.1
+
+
 def test_a_record_that_takes_longer_than_the_objective_is_sized_for_a_quarter_of_it() -> None:
     """It was a square root of less than nothing."""
     given = view((entry(0, 0.1 * PER_MEMBER),), 1)
-    long = replace(
-        given,
-        estimate=replace(
-            given.estimate, cost=9.0, in_hand_seconds=9.0, overhead_seconds=9.0, series=(), dispersion=0.0
-        ),
-    )
+    long = replace(given, estimate=dear(given.estimate, 9.0))
     assert share_late(0.1, 9.0, needed(long, 0.1).required, 0.125) == pytest.approx(0.001, rel=1e-4)
 
 
