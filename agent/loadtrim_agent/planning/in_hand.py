@@ -17,7 +17,8 @@ from .values import MemberEstimate, PartitionEstimate
 __all__ = ["BATCHES", "batch_seconds_of", "waiting_shares"]
 
 BATCHES = 2.0
-"""A record takes its own, and the one before. Measured: docs/decisions/metering.md#what-a-member-can-do-is-learnt."""
+"""A record takes its own, and the one before. Measured:
+docs/decisions/metering.md#records-of-a-batch-vary-together-and-each-takes-the-time-of-its-batch."""
 
 
 def batch_seconds_of(sized: Sequence[PartitionEstimate], members: Mapping[str, MemberEstimate]) -> float:
