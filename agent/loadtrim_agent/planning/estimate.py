@@ -90,8 +90,8 @@ class _Inputs:
     cost: float
     """Work per record of a topic that nobody has done anything of."""
     shape: ArrivalCurve
-    cut: tuple[float, float]
-    """See :func:`.shape.cut_of`."""
+    shapes: Mapping[Partition, tuple[float, ...]]
+    """Windows of each partition that tells them, with what the edge of a bucket cut away."""
 
 
 def estimate_of(observation: Observation, group: GroupState, config: PlanConfig) -> Estimate | NotReady:
@@ -123,7 +123,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         costs=costs,
         cost=statistics.fmean(costs.values()) if costs else 0.0,
         shape=shape,
-        cut=cut_of(_shapes(observation, rates), shape.mean),
+        shapes=_shapes(observation, rates, shape.mean),
     )
     fastest = max((member.capacity for member in members.values()), default=1.0)
     partitions = {p: _mark_unsplittable(_partition(p, inputs), fastest, config) for p in in_turns(sorted(group.owners))}
@@ -234,14 +234,15 @@ def _members(observation: Observation, group: GroupState, config: PlanConfig) ->
     able = {member: told[member] * believed[member] for member in known}
     learnt = [able[member] for member, entry in known.items() if entry.capacity.known or member in contradicted]
     typical = statistics.median(learnt or able.values() or [1.0])
-    batches = [seconds for entry in known.values() if (seconds := entry.batch_seconds) is not None]
+    batches = {member: seconds for member, entry in known.items() if (seconds := entry.batch_seconds) is not None}
     # A newcomer takes some batches before it tells.
-    batch = min(statistics.fmean(batches or [0.0]), config.sla_seconds / 2)
+    others_batch, longest = statistics.fmean(batches.values() or [0.0]), config.sla_seconds / 2
     result = {}
     for member in sorted(group.members):
         entry = known.get(member)
         if entry is None:
             silent = member in observation.silent
+            batch = min(others_batch, longest)
             result[member] = MemberEstimate(capacity=typical, silent=silent, batch_seconds=batch)
             continue
         known_here = entry.capacity.known or member in contradicted or not learnt
@@ -253,17 +254,10 @@ def _members(observation: Observation, group: GroupState, config: PlanConfig) ->
             speed=entry.speed,
             age_seconds=max(0.0, observation.now - entry.received_at),
             silent=member in observation.silent,
-            batch_seconds=_batch_seconds(entry, batch, config),
+            batch_seconds=min(batches.get(member, 0.0 if entry.capacity.known else others_batch), longest),
             told=told[member] if member in contradicted else None,
         )
     return result
-
-
-def _batch_seconds(entry: MemberObservation, others: float, config: PlanConfig) -> float:
-    """Return what a member's batches take, half the objective at most, where those of others take that in the mean."""
-    if entry.batch_seconds is None:
-        return 0.0 if entry.capacity.known else others
-    return min(entry.batch_seconds, config.sla_seconds / 2)
 
 
 def _believed(entry: MemberObservation, others: float) -> float:
@@ -499,7 +493,7 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
     late = min(late_records(lag, entry.lag_seconds, inputs.config.sla_seconds), persistent_backlog)
     rate = inputs.rates[partition]
     dispersion = entry.cost_variance / entry.cost * speed if entry.cost else 0.0
-    shape = uncut(measured, inputs.cut) if (measured := _shape_of(entry, rate)) else ()
+    shape = inputs.shapes.get(partition, ())
     # With the record at which it ends, which the curve may be without.
     burst = rate * (shape or inputs.shape.mean)[BURST]
     return PartitionEstimate(
@@ -546,13 +540,15 @@ def _shape_of(entry: PartitionObservation, rate: float) -> tuple[float, ...]:
     return entry.shape if known else ()
 
 
-def _shapes(observation: Observation, rates: Mapping[Partition, float]) -> list[tuple[float, tuple[float, ...]]]:
-    """Work and shape of each partition that has one."""
-    return [
-        (rate * (entry.cost or 0.0), shape)
-        for partition, entry in observation.partitions.items()
-        if entry.state not in UNSIZED_STATES and (shape := _shape_of(entry, rate := rates[partition]))
-    ]
+def _shapes(
+    observation: Observation, rates: Mapping[Partition, float], group: Sequence[float]
+) -> dict[Partition, tuple[float, ...]]:
+    """Return the windows of each partition that tells them, with what the edge of a bucket cut away."""
+    entries = observation.partitions
+    sized = [p for p, entry in entries.items() if entry.state not in UNSIZED_STATES]
+    told = {p: shape for p in sized if (shape := _shape_of(entries[p], rates[p]))}
+    cut = cut_of(((rates[p] * (entries[p].cost or 0.0), shape) for p, shape in told.items()), group)
+    return {p: uncut(shape, cut) for p, shape in told.items()}
 
 
 def _without_own(means: Sequence[float], own: float, group: Sequence[float]) -> tuple[float, ...]:
