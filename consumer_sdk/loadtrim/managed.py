@@ -222,7 +222,7 @@ class ManagedConsumer:
     ) -> ConsumerRecord[Any, Any]:
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
         buffer, watch = self._open(wanted, caller)
-        await buffer.hand.telling.let_begin()
+        await buffer.hand.telling.let_begin(wanted)
         while True:
             watch.raise_error(wanted)
             if not wanted:
@@ -253,7 +253,7 @@ class ManagedConsumer:
             raise ValueError("`max_records` must be a positive Integer")
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
         buffer, watch = self._open(wanted, caller)
-        await buffer.hand.telling.let_begin()
+        await buffer.hand.telling.let_begin(wanted)
         limit = max_records or self._arguments.max_poll_records
         deadline = self._user_loop.time() + timeout_ms / 1000 if timeout_ms > 0 else 0.0
         ending = buffer.closing

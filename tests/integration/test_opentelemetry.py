@@ -288,6 +288,25 @@ async def test_an_iteration_with_a_time_limit_leaves_no_span_behind(
     assert "detach" not in caplog.text
 
 
+async def test_a_call_that_is_cut_short_ends_the_span_and_makes_the_record_done(
+    quick_kafka: Cluster, tracing: Tracing
+) -> None:
+    """The first calls let others begin before they look."""
+    topic = quick_kafka.create_topic(partitions=1)
+    async with asyncio.timeout(WAIT_SECONDS):
+        await produce(quick_kafka, [topic], values=(b"0",))
+        async with make(quick_kafka, Consumer, [topic]) as consumer:
+            records = aiter(consumer)
+            await anext(records)
+            asking = asyncio.ensure_future(anext(records))
+            await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait([asking])
+            await consumer.commit()
+            assert len(tracing.spans("process")) == 1
+            assert consumer._client.buffer.streams[topic, 0].done == 1
+
+
 # -- instrumented and not --------------------------------------------------------------------------------------------
 
 

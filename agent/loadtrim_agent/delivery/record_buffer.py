@@ -188,11 +188,8 @@ class RecordBuffer:
         return record
 
     def _look_for_one(self, now: float, wanted: Collection[Partition]) -> Any | None:
-        self._run = None
         streams = self.streams  # before the order is looked at: what changes meanwhile ends the run
-        self.hand.samples.asked(now)
-        if self.hand.streams:
-            self._finish(now, wanted)
+        self.asked(now, wanted)
         if now >= self.lease_until or self.closing:
             return None
         for _ in range(len(self.turns.order()) + 1):
@@ -239,11 +236,7 @@ class RecordBuffer:
             max_records: at most so many; None: :data:`BATCH_RECORDS`.
         """
         now = boot_time()
-        self.last_call = now
-        self._run = None
-        self.hand.samples.asked(now)
-        if self.hand.streams:
-            self._finish(now, wanted)
+        self.asked(now, wanted)
         taken: dict[Partition, list[Any]] = {}
         if now >= self.lease_until or self.closing:
             return taken
@@ -316,6 +309,23 @@ class RecordBuffer:
         """
         await self.sleep.until(lambda: self._ready(wanted), timeout)
 
+    def asked(self, now: float, wanted: Collection[Partition]) -> None:
+        """Take it that user code asks for records now: what is in hand of the partitions that it asks for is done.
+
+        Args:
+            now: boot clock.
+            wanted: of these partitions; empty: of all.
+        """
+        self.last_call = now
+        self._run = None
+        self.hand.samples.asked(now)
+        if self.hand.streams:
+            self.hand.streams[:] = [
+                stream
+                for stream in self.hand.streams
+                if not stream.stretching or (wanted and stream.partition not in wanted) or not self._end(stream, now)
+            ]
+
     def end_run(self) -> None:
         """Look for the next record anew: something has happened beside hand-outs."""
         self._run = None
@@ -351,14 +361,6 @@ class RecordBuffer:
             return False
         eligible = (s for s in self.turns.order() if self.turns.may_deliver(s, wanted))
         return any(not s.seeking and s.has_more() for s in eligible)
-
-    def _finish(self, now: float, wanted: Collection[Partition]) -> None:
-        """Records in hand of the partitions that this call could return are done."""
-        self.hand.streams[:] = [
-            stream
-            for stream in self.hand.streams
-            if not stream.stretching or (wanted and stream.partition not in wanted) or not self._end(stream, now)
-        ]
 
     def _end(self, stream: Stream, now: float) -> bool:
         """Return whether nothing of the stream is in hand any more."""

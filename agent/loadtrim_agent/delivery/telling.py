@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from loadtrim_agent.common.clock import boot_time
@@ -45,11 +46,20 @@ class Telling:
         """Return whether user code may still begin to say itself what is done."""
         return not self.begun and self._calls < UNDECIDED_CALLS
 
-    async def let_begin(self) -> None:
-        """In the first calls, let tasks of user code begin that may say what they work on."""
-        if self.undecided:
-            self._calls += 1
+    async def let_begin(self, wanted: Collection[Partition] = ()) -> None:
+        """In the first calls, let tasks of user code begin that may say what they work on.
+
+        Args:
+            wanted: the call asks for records of these partitions; empty: of all.
+        """
+        if not self.undecided:
+            return
+        self._calls += 1
+        try:
             await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._buffer.asked(boot_time(), wanted)  # the call was made: what was in hand is done all the same
+            raise
 
     def work_on(self, record: Any) -> bool:
         """Note that user code works on a record until it says that it is done, or gives it up.

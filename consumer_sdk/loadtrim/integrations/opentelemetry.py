@@ -268,9 +268,11 @@ class TracedRecords:
 
     async def __anext__(self) -> Record:
         buffer = self._consumer._client.buffer
-        if buffer is not None and buffer.hand.telling.undecided:
-            await asyncio.sleep(0)  # The task that was made of the record begins, and may take its span over.
-        self._end()
+        try:
+            if buffer is not None:
+                await buffer.hand.telling.let_begin()  # a task that was made of the record may take its span over
+        finally:
+            self._end()
         record = await anext(self._records)
         await self._spans.receive(self._consumer, record, (), {})
         if not self._state.tells:

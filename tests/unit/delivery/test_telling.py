@@ -66,6 +66,28 @@ async def test_the_first_calls_let_a_task_begin_that_was_made_of_a_record() -> N
     assert (stream.done, stream.in_hand) == (3, None)
 
 
+async def test_a_first_call_that_is_cut_short_makes_done_what_a_longer_one_would() -> None:
+    """Of the partitions that it asks for, and nothing that a task has begun to work on meanwhile."""
+    buffer = handout_of(ONE, TWO)
+    told = buffer.hand.telling
+    batches = buffer.take_many((), None)
+    calls = [asyncio.create_task(told.let_begin({ONE}))]
+    await asyncio.sleep(0)
+    calls[0].cancel()
+    await asyncio.wait(calls)
+    assert [(s.done, s.in_hand) for s in (buffer.streams[ONE], buffer.streams[TWO])] == [(3, None), (None, 2)]
+
+    async def handle() -> None:
+        assert told.work_on(batches[TWO][1])
+
+    calls.append(asyncio.create_task(told.let_begin()))
+    working = asyncio.create_task(handle())
+    await asyncio.sleep(0)
+    calls[1].cancel()
+    await asyncio.wait([calls[1], working])
+    assert (buffer.streams[TWO].done, buffer.streams[TWO].in_hand) == (0, 2)
+
+
 async def test_after_many_calls_without_a_word_nobody_waits_for_one() -> None:
     told = handout_of(ONE).hand.telling
     for _ in range(UNDECIDED_CALLS):

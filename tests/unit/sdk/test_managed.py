@@ -101,6 +101,27 @@ async def test_a_stop_waits_for_the_record_of_another_task_until_its_next_call(c
     assert agent.buffer.streams[ONE].done == 1
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3])
+@pytest.mark.parametrize("call", ["getone", "getmany"])
+async def test_a_next_call_that_is_cancelled_at_once_makes_the_record_done(call: str, turns: int) -> None:
+    """The first calls let others begin before they look: cut there, a record that was handled was handed out again."""
+    client, agent = started()
+    records = agent.buffer.streams[ONE]
+
+    async def ask() -> Any:
+        return await (client.getone() if call == "getone" else client.getmany(timeout_ms=1_000))
+
+    while not records.exhausted:
+        await ask()
+    asking = asyncio.create_task(ask())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    assert (records.done, records.in_hand) == (3, None)
+
+
 async def test_a_second_stop_by_the_task_that_has_the_record_ends_the_wait() -> None:
     """Its ``async with`` ends while a shutdown hook already stops the consumer."""
     client, agent = started()
