@@ -37,6 +37,8 @@ SOON_OF_SECONDS = 300.0
 """Overdue work may also take as long as the share permits of this time. Chosen."""
 CHANCE = math.inf
 """Window that binds where the queue of records that come by chance does."""
+IN_HAND_TOLD = 0.1
+"""Share of the objective that a record in hand may take before a decision tells so. Chosen."""
 CAPACITY_ERROR_TOLD = 0.1
 """Share of their capacity that members may well give less before a decision tells so. Chosen."""
 BENEFIT_REACH = 3
@@ -118,11 +120,16 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
         work -= sum(max(0.0, item.mean[index] * factor - able) for item in unsplittable)
         if work / window > best:
             best, binding = work / window, tau
-    overhead = min(estimate.in_hand_seconds, estimate.overhead_seconds, (1.0 - WINDOW_MIN_SHARE) * config.sla_seconds)
-    seconds = config.sla_seconds - overhead
+    seconds = config.sla_seconds - _in_hand(view)
     able_level = max(0.0, level - beyond)
     queue = capacity_in_time(able_level, dispersion_of(estimate, config.sla_seconds), seconds, 1.0 - config.sla_share)
     return (queue, CHANCE) if queue > best else (best, binding)
+
+
+def _in_hand(view: View) -> float:
+    """Return what a record in hand takes of the objective, seconds."""
+    estimate, longest = view.estimate, (1.0 - WINDOW_MIN_SHARE) * view.config.sla_seconds
+    return min(estimate.in_hand_seconds, estimate.overhead_seconds, longest)
 
 
 def _catching_up(view: View, level: float) -> float:
@@ -176,7 +183,10 @@ def misfit(view: View, need: Need, replicas: int) -> str:
 
 def explain(view: View, need: Need) -> str:
     """What comes, what it takes, and what replicas cannot help."""
-    ahead, within = view.forecast, f"{view.config.sla_seconds:g} s"
+    ahead, objective = view.forecast, view.config.sla_seconds
+    within, in_hand = f"{objective:g} s", _in_hand(view)
+    if in_hand > IN_HAND_TOLD * objective:
+        within += f", of which a record is in hand for {in_hand:.2g} s,"
     text = f"{number(ahead.level)} busy seconds/s arrive"
     if ahead.ahead > ahead.level * 1.005:
         text += f", {number(ahead.ahead)} expected in {ahead.horizon_seconds:.1f} s"

@@ -72,7 +72,10 @@ def test_records_that_take_long_need_room_for_those_that_come_together_by_chance
     need = needed(long, 2.4)
     assert (need.required, need.tau_seconds, need.pool) == (pytest.approx(3.2, abs=0.1), CHANCE, 4)
     assert share_late(2.4, 4.0, need.required, 16.0) == pytest.approx(0.001, rel=1e-4)
-    assert "to do what comes together by chance within 20 s takes 3.2" in explain(long, need)
+    told = "to do what comes together by chance within 20 s, of which a record is in hand for 4 s, takes 3.2"
+    assert told in explain(long, need)
+    tenth = replace(long, estimate=dear(given.estimate, 2.0))
+    assert "within 20 s takes" in explain(tenth, need), "so little is not told"
     even = replace(long, estimate=replace(long.estimate, series=(2.4,) * 120))
     unsure = replace(long, estimate=replace(long.estimate, capacity_error=0.25))
     assert "; what the members can give, 1.0, may well be 25 % less" in explain(unsure, need)
