@@ -16,6 +16,7 @@ from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
 from .arguments import Arguments, loop_of
 from .internals import CoordinatorView, SubscriptionView
+from .iteration import Records
 from .last_record import coroutine_function
 from .managed import Batches, ManagedConsumer
 from .plain import PlainConsumer
@@ -191,7 +192,7 @@ class Consumer:
                 "The consumer has stopped (stop() or SIGTERM), and its records have ended before. Leave the "
                 "loop around async for."
             )
-        return _records(self._client, asyncio.current_task(), self._ended)
+        return Records(self._client, asyncio.current_task(), self._ended)
 
     @coroutine_function
     def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
@@ -340,39 +341,6 @@ def _warn_if_unclosed(client: Implementation) -> None:
             source=client,
             stacklevel=2,
         )
-
-
-async def _records(
-    client: Implementation, begun_by: asyncio.Task[Any] | None, ended: asyncio.Event
-) -> AsyncIterator[ConsumerRecord[Any, Any]]:
-    """Yield records: a generator costs less per record than a coroutine of ``__anext__`` each.
-
-    Args:
-        client: has them.
-        begun_by: the task that works on the records, also where it has the next one asked for by another:
-            ``wait_for(anext(records), ...)`` does so before Python 3.12.
-        ended: set when the consumer has stopped.
-    """
-    # The hot path: it talks to the record buffer itself, and awaits only where that has nothing.
-    buffer, getone = client.buffer, client.getone
-    undecided = buffer is not None and buffer.hand.telling.undecided
-    if buffer is not None:
-        buffer.hand.iterated_by(begun_by)
-    while True:
-        while buffer is not None and buffer.error is None and not undecided:
-            record = buffer.take_one()
-            if record is None:
-                break
-            yield record
-        try:
-            record = await getone()
-        except ConsumerStoppedError:
-            ended.set()
-            return
-        if buffer is not None:
-            buffer.hand.iterated_by(begun_by)
-            undecided = buffer.hand.telling.undecided
-        yield record
 
 
 async def _next(asked: Coroutine[Any, Any, ConsumerRecord[Any, Any]]) -> ConsumerRecord[Any, Any]:

@@ -1,0 +1,94 @@
+"""``async for`` over the records of a consumer, and ``anext`` with a time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Protocol
+
+from aiokafka.errors import ConsumerStoppedError
+from aiokafka.structs import ConsumerRecord
+
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
+
+__all__ = ["Records"]
+
+
+class Source(Protocol):
+    """Has records to iterate over."""
+
+    @property
+    def buffer(self) -> RecordBuffer | None:
+        """The agent's; None: there is no agent."""
+
+    async def getone(self) -> ConsumerRecord[Any, Any]:
+        """Return the next record."""
+
+
+class Records:
+    """An iteration over the records of a consumer.
+
+    Theory of operation. A generator costs less per record than a coroutine of ``__anext__`` each. But an exception ends
+    it: an error of one call, or a time limit, as of ``wait_for(anext(records), 1.0)``. An iterator of aiokafka goes on
+    after that. So each generator that an exception ends is followed by another one. ``__anext__`` is a slot that holds
+    the present one's: a call of it runs no Python beside the generator's own.
+
+    Args:
+        source: has them.
+        begun_by: the task that works on the records, also where it has the next one asked for by another:
+            ``wait_for(anext(records), ...)`` does so before Python 3.12.
+        ended: set when the consumer has stopped.
+    """
+
+    __slots__ = ("__anext__", "__weakref__", "_begun_by", "_ended", "_source")
+
+    __anext__: Callable[[], Awaitable[ConsumerRecord[Any, Any]]]
+
+    def __init__(self, source: Source, begun_by: asyncio.Task[Any] | None, ended: asyncio.Event) -> None:
+        self._source = source
+        self._begun_by = begun_by
+        self._ended = ended
+        self.begin()
+
+    def __aiter__(self) -> Records:
+        return self
+
+    def begin(self) -> None:
+        """Let records come from a new generator."""
+        # No cycle: a loop that is left lets go of its generator at once.
+        successor = weakref.WeakMethod(self.begin)
+        self.__anext__ = _records(self._source, self._begun_by, self._ended, successor).__anext__
+
+
+async def _records(
+    source: Source,
+    begun_by: asyncio.Task[Any] | None,
+    ended: asyncio.Event,
+    successor: weakref.WeakMethod[Callable[[], None]],
+) -> AsyncGenerator[ConsumerRecord[Any, Any]]:
+    # The hot path: it talks to the record buffer itself, and awaits only where that has nothing.
+    buffer, getone = source.buffer, source.getone
+    undecided = buffer is not None and buffer.hand.telling.undecided
+    if buffer is not None:
+        buffer.hand.iterated_by(begun_by)
+    try:
+        while True:
+            while buffer is not None and buffer.error is None and not undecided:
+                record = buffer.take_one()
+                if record is None:
+                    break
+                yield record
+            record = await getone()
+            if buffer is not None:
+                buffer.hand.iterated_by(begun_by)
+                undecided = buffer.hand.telling.undecided
+            yield record
+    except ConsumerStoppedError:
+        ended.set()
+    except GeneratorExit:
+        raise
+    except BaseException:
+        if (begin := successor()) is not None:
+            begin()
+        raise

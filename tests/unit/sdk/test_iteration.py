@@ -1,0 +1,81 @@
+"""An iteration goes on where aiokafka's would: after a time limit, and after an error of one call."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaError
+
+from loadtrim import Consumer
+from loadtrim.managed import ManagedConsumer
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
+from unit.delivery.test_record_buffer import ONE, chunk
+from unit.sdk.test_consumer import make
+from unit.sdk.test_managed import started
+
+
+def consuming() -> tuple[Consumer, RecordBuffer]:
+    """Return a consumer with three records, and what they lie in."""
+    consumer = make()
+    _, agent = started(consumer)
+    assert isinstance(consumer._client, ManagedConsumer)
+    return consumer, agent.buffer
+
+
+async def values_of(records: AsyncIterator[Any], count: int) -> list[bytes]:
+    return [(await asyncio.wait_for(anext(records), 5.0)).value for _ in range(count)]
+
+
+@pytest.mark.parametrize("undecided", [True, False])
+async def test_after_a_time_limit_the_next_records_come(*, undecided: bool) -> None:
+    """A loop that does something else whenever nothing has come for a while ended with the first time limit."""
+    consumer, buffer = consuming()
+    records = aiter(consumer)
+    buffer.hand.telling._calls = 0 if undecided else 10**6
+    for first in (0, 3, 6):
+        assert await values_of(records, 3) == [b"%d" % number for number in range(first, first + 3)]
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(records), 0.01)
+        assert buffer.streams[ONE].done == first + 3, "the next one was asked for"
+        buffer.feed(buffer.streams[ONE], chunk(ONE, first + 3))
+
+
+async def test_an_error_of_one_call_is_told_once_and_the_next_records_come() -> None:
+    consumer, buffer = consuming()
+    records = aiter(consumer)
+    assert await values_of(records, 1) == [b"0"]
+    buffer.fail(KafkaError("for now"))
+    with pytest.raises(KafkaError, match="for now"):
+        await values_of(records, 1)
+    assert await values_of(records, 2) == [b"1", b"2"]
+
+
+async def test_it_ends_for_good_when_the_consumer_stops() -> None:
+    consumer, _ = consuming()
+    records = aiter(consumer)
+    await values_of(records, 3)
+    asked = asyncio.ensure_future(anext(records))
+    await asyncio.sleep(0)
+    await consumer.stop()
+    for ended in (asked, anext(records), anext(records)):
+        with pytest.raises(StopAsyncIteration):
+            await ended
+
+
+async def test_a_loop_that_is_left_lets_go_of_its_iteration_at_once() -> None:
+    """Without the garbage collector, as a generator by itself would."""
+    consumer, _ = consuming()
+    records = aiter(consumer)
+    await anext(records)
+    generator = weakref.ref(records.__anext__.__self__)  # type: ignore[attr-defined]
+    iteration = weakref.ref(records)
+    del records
+    assert iteration() is None
+    for _ in range(5):  # the loop closes it
+        await asyncio.sleep(0)
+    assert generator() is None
