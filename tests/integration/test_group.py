@@ -122,6 +122,26 @@ async def test_no_shared_protocol_names_both_lists(quick_kafka: Cluster) -> None
         await consumer.stop()
 
 
+async def test_behind_a_failover_a_member_without_a_control_topic_waits_for_the_groups_next_rebalance(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such a coordinator knows the protocol in use alone, and refuses who offers the others: the start failed."""
+    with LocalKafka(properties={"group.min.session.timeout.ms": "500"}, data_dir=tmp_path, short_run=True) as kafka:
+        topic, group, narrow = kafka.create_topic(partitions=4), new_group(), kafka.create_topic(partitions=1)
+        async with started(kafka, topic, group=group, session_timeout_ms=30_000) as one:
+            (broker,) = kafka.brokers
+            await asyncio.to_thread(broker.stop)
+            await asyncio.to_thread(broker.start)
+            other = make(kafka, topic, group=group, settings=Settings(http="off", control_topic=narrow))
+            starting = asyncio.create_task(other.start())
+            await eventually(lambda: "takes no member that cannot use" in caplog.text, "it was refused")
+            assert not starting.done()
+            async with started(kafka, topic, group=group) as third:
+                await asyncio.wait_for(starting, WAIT_SECONDS)
+                await eventually(lambda: all(each.assignment() for each in (one, other, third)), "all have their part")
+            await other.stop()
+
+
 # -- authorization -----------------------------------------------------------------------------------------------
 
 READ, WRITE, CREATE, DESCRIBE = 3, 4, 5, 8

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loadtrim_agent.common.partition import Partition
@@ -433,14 +433,18 @@ class Coordinator:
         self._pending = set()
 
     def take_over(self) -> None:
-        """Another broker loads what was stored: memory of a barrier that was going on is lost."""
+        """Another broker loads what was stored: memory of a barrier that was going on is lost.
+
+        Of each member the protocol in use was stored, and none of the others that it offered.
+        """
         stored = self._stored
         self.up = True
         self.generation = stored.generation
         self.protocol = stored.protocol
         self.leader = stored.leader
         self._answers = dict(stored.answers)
-        self.members = {name: _member(request) for name, request in stored.members.items()}
+        known = {"protocols": (stored.protocol,)}
+        self.members = {name: _member(replace(request, **known)) for name, request in stored.members.items()}
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         for member in self.members.values():
             self._renew(member)

@@ -342,7 +342,7 @@ class Connections:
         """
         node = self.client.get_random_node()
         if node is None:
-            raise KafkaError("no broker is known")
+            raise NodeNotReadyError("no broker is known")
         request = MetadataRequest([topic], allow_auto_topic_creation=False)
         answer = await self.send(node, channel, request, timeout=timeout)
         code, *_, partitions = answer.topics[0]

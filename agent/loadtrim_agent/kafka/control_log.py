@@ -175,7 +175,7 @@ class ControlLog:
                 await self._connections.client.set_topics([self.topic])
                 self._position = await self._control_topic.patiently(self._coordination.end)
             async with asyncio.timeout(PROBE_SECONDS):
-                await self._probe()
+                await self._control_topic.patiently(self._probe)
         except BaseException as error:
             await self.close()
             if isinstance(error, UNREACHABLE):

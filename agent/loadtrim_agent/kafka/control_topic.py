@@ -46,7 +46,10 @@ class ControlTopic:
         self._name = name
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer: a topic that was just created has no leader for a moment."""
+        """Ask until there is an answer.
+
+        A topic that was just created has no leader for a moment, and neither has one whose broker goes or comes.
+        """
         backoff = Backoff(self._connections.retry_backoff, LOOK_SECONDS_MAX)
         while True:
             try:
@@ -57,12 +60,12 @@ class ControlTopic:
                 await asyncio.sleep(backoff.failed())
 
     async def ensure(self) -> None:
-        """Create the topic where it is missing.
+        """Create the topic where it is missing. A broker that does not answer now is asked again, or another one is.
 
         Raises:
             ControlTopicUnusable: it cannot be created, or has too few partitions.
         """
-        partitions = await self._count_partitions()
+        partitions = await self.patiently(self._count_partitions)
         if partitions is None:
             await self.patiently(self._create)
             partitions = await self.patiently(self._created_partitions)

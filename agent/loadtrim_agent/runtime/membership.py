@@ -32,7 +32,7 @@ from loadtrim_agent.kafka.subscription import TopicWatch
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
-from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, Code, GroupConfig
+from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, Code, GroupConfig
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
@@ -48,6 +48,8 @@ log = logging.getLogger("loadtrim")
 
 TIMER_SLACK_SECONDS = 0.0005
 """A tick comes so much after it is due, so that the machine never finds it early. Chosen."""
+REFUSED_SECONDS = 2.0
+"""A group that refused this member for want of a control topic is asked again after this time. Chosen."""
 LATE_COMMIT_SECONDS = 1.0
 """A commit whose connection broke has reached the broker after this time, if it does at all. Chosen."""
 
@@ -367,6 +369,8 @@ class CommandExecutor:
         self._refusals = Refusals(agent.partitions.buffer)
         self._opening: list[c.OpenCommand] = []
         """Opened together when all commands of the event were carried out, to share a listener call."""
+        self._waits_for_log = False
+        """The group has refused this member for want of a control topic, which was said."""
         self._broker_assigns = False
         """In the generation entered last the broker assigns; said once each time it begins."""
         requests, partitions, commits = agent.requests, agent.partitions, agent.commits
@@ -493,7 +497,25 @@ class CommandExecutor:
             self._agent.raise_to_user(group_error(command.code, self._agent.driver.config))
 
     async def _fail_for_protocols(self) -> None:
-        """No protocol that all share: say ours and the group's."""
-        _, protocol = await self._agent.requests.describe()
-        config = self._agent.driver.config
-        self._agent.raise_to_user(group_error(Code.INCONSISTENT_GROUP_PROTOCOL, config, spoken=protocol))
+        """No protocol that all share: say ours and the group's, or wait where it is only ours that is missing.
+
+        A coordinator that took over knows of each member the protocol in use alone, until the group's next rebalance.
+        """
+        agent = self._agent
+        _, protocol = await agent.requests.describe()
+        config = agent.driver.config
+        if protocol != LOADTRIM or config.log_usable:
+            agent.raise_to_user(group_error(Code.INCONSISTENT_GROUP_PROTOCOL, config, spoken=protocol))
+            return
+        if not self._waits_for_log:
+            self._waits_for_log = True
+            log.warning(
+                "Group %s takes no member that cannot use the control topic: its members speak loadtrim, and its "
+                "coordinator has just changed. This member consumes nothing yet. It asks again every %g s, and gets "
+                "in when the control topic can be used or the group has another rebalance.",
+                config.group,
+                REFUSED_SECONDS,
+            )
+        await asyncio.sleep(REFUSED_SECONDS)
+        if not agent.condition.over:
+            agent.driver.join_again()

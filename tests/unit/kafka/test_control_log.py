@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka.errors import (
+    KafkaConnectionError,
     LeaderNotAvailableError,
     MessageSizeTooLargeError,
+    NodeNotReadyError,
     NotEnoughReplicasError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -89,6 +91,48 @@ async def test_a_broker_that_does_not_know_its_controller_yet_is_asked_again(mon
     monkeypatch.setattr(log._control_topic, "_count_partitions", count)
     await asyncio.wait_for(log._control_topic.ensure(), 10.0)
     assert asked == ["metadata", "created"]
+
+
+async def test_a_broker_that_goes_just_now_is_no_reason_to_do_without_the_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any broker is asked first. One that was going made a member share the group as a plain consumer."""
+    log = make_log()
+    answers: Iterator[Exception | int] = iter(
+        [NodeNotReadyError("Node 2 does not take connections"), KafkaConnectionError("closed"), 2]
+    )
+
+    async def count() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(log._control_topic, "_count_partitions", count)
+    await asyncio.wait_for(log._control_topic.ensure(), 10.0)
+    assert list(answers) == []
+    await log.close()
+
+
+async def test_the_probe_is_tried_again_where_its_broker_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log()
+    left = [NodeNotReadyError(), KafkaConnectionError()]
+
+    async def nothing(*_: object) -> int:
+        return 0
+
+    async def probe() -> None:
+        if left:
+            raise left.pop()
+
+    monkeypatch.setattr(log._connections, "start", nothing)
+    monkeypatch.setattr(log._connections.client, "set_topics", nothing)
+    monkeypatch.setattr(log._control_topic, "ensure", nothing)
+    monkeypatch.setattr(log._coordination, "end", nothing)
+    monkeypatch.setattr(log, "_probe", probe)
+    await asyncio.wait_for(log.start(), 10.0)
+    assert left == []
+    await log.close()
 
 
 async def test_a_topic_that_is_being_created_is_looked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import CommitFailedError, KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    CommitFailedError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
@@ -19,6 +24,7 @@ from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import Code, GroupConfig
 from loadtrim_agent.protocol.snapshot import AssignedView
+from loadtrim_agent.runtime import membership
 from loadtrim_agent.runtime.membership import MembershipDriver, UserCommits
 from loadtrim_agent.runtime.observer import AgentObserver
 from walks.scenes import TOPIC, consumer, stage
@@ -190,3 +196,31 @@ async def test_partitions_are_opened_when_all_of_an_events_commands_were_carried
         for _ in range(2):
             sink.finish(agent.driver.machine)
         assert opened == [[Partition(TOPIC, 7), Partition(TOPIC, 8)]], "once"
+
+
+@pytest.mark.parametrize(
+    ("spoken", "usable"), [("loadtrim", False), ("loadtrim", True), ("sticky", False), ("", False)]
+)
+async def test_a_group_that_speaks_ours_is_asked_again_by_a_member_that_has_no_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, spoken: str, *, usable: bool
+) -> None:
+    """A coordinator that took over knows our protocol alone: a member that offered the others only ended."""
+    monkeypatch.setattr(membership, "REFUSED_SECONDS", 0.0)
+    async with stage() as broker, consumer(broker) as one:
+        agent: Any = one._client.link.need_agent()  # type: ignore[union-attr]
+        agent.driver.use_log(usable)
+        joined: list[None] = []
+        agent.driver.join_again = lambda: joined.append(None)
+
+        async def describe() -> tuple[str, str]:
+            return "Stable", spoken
+
+        agent.requests.describe = describe
+        for _ in range(2):
+            agent.driver.sink.carry_out(c.FailCommand(code=Code.INCONSISTENT_GROUP_PROTOCOL))
+            for _ in range(10):
+                await asyncio.sleep(0)
+        waits = spoken == "loadtrim" and not usable
+        assert len(joined) == (2 if waits else 0)
+        assert isinstance(agent.condition.failure, InconsistentGroupProtocolError) != waits
+        assert sum("cannot use the control topic" in each.getMessage() for each in caplog.records) == waits
