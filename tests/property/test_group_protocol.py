@@ -43,6 +43,8 @@ FAILED_ONCE = (
     3732011415,
     405332933,
     405332842,
+    880260,
+    880481,
 )
 """Each has found a fault of the product or of what judges it. Those with 228 first: what an administrator had removed
 was known again to a broker that took over, and the member that read of its removal after that was blamed for it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.protocol.group_config import GroupConfig
+from loadtrim_agent.protocol.group_config import Code, GroupConfig
 from loadtrim_agent.protocol.leave import LAST_COMMIT_SECONDS
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.wire.codec import Record
@@ -36,6 +36,7 @@ __all__ = ["SimMember"]
 Make = Callable[[float], e.Event]
 NEVER = float("inf")
 LOAD_SECONDS = 1.0
+REFUSED_SECONDS = 2.0
 LEAVE_TIMEOUT_SECONDS = 3.0
 LOOKUP_AGAIN_SECONDS = 0.05
 
@@ -197,7 +198,15 @@ class SimMember:
         self._queue.clear()
 
     def _fail(self, command: c.FailCommand) -> None:
-        self.world.violated("membership", f"{self.name} failed with code {command.code}")
+        if command.code == Code.INCONSISTENT_GROUP_PROTOCOL and not self.machine.snapshot().config.log_usable:
+            self._scheduler.after(REFUSED_SECONDS, self._join_again)
+        else:
+            self.world.violated("membership", f"{self.name} failed with code {command.code}")
+
+    def _join_again(self) -> None:
+        if not self.gone and self.leave_deadline == NEVER:
+            self.machine = self.machine.successor()
+            self.feed(lambda now: e.StartEvent(now=now))
 
     # -- events --------------------------------------------------------------------------------------------------
 

@@ -365,8 +365,10 @@ async def _plain(member: Member) -> None:
 
 
 def _expected(failure: BaseException) -> bool:
-    from aiokafka.errors import ConsumerStoppedError, KafkaError
+    from aiokafka.errors import ConsumerStoppedError, InconsistentGroupProtocolError, KafkaError
 
+    if isinstance(failure, InconsistentGroupProtocolError):
+        return False  # all members offer what every other one can speak
     return isinstance(failure, KafkaError | ConsumerStoppedError | OSError | TimeoutError)
 
 

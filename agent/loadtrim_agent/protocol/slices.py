@@ -185,6 +185,9 @@ class Slices:
             seconds=event.seconds,
             soft=event.soft,
         )
+        if promise in self._ended:  # read, one would be taken for the other
+            self._count(ProtocolCount.SLICE_NOT_POSSIBLE, partition)
+            return
         self._slices[partition] = _Slice(promise, entry.acquisition_id, event.now + COUNT_SECONDS)
         machine.append(promise)
         machine.emit(BoundCommand(partition=partition, acquisition_id=entry.acquisition_id, until=event.until))

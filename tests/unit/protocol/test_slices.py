@@ -11,6 +11,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol import future_records
+from loadtrim_agent.protocol.counters import ProtocolCount
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS
 from loadtrim_agent.protocol.slices import AHEAD_SECONDS, COUNT_SECONDS, LATE_SECONDS, REPEAT_SECONDS, SLICES_MAX
@@ -183,6 +184,20 @@ def test_a_late_copy_of_an_earlier_promise_does_not_count_for_the_present_one() 
     d.read(msgspec.structs.replace(lost, taken_back=True))
     d.read(again)
     assert d.kinds() == ["Stop"]
+
+
+def test_a_promise_like_one_that_is_being_taken_back_is_not_made() -> None:
+    """Of a member that stood still, at one moment of its clock: its word that took the first back ended the second."""
+    d = member()
+    first = slice_(d)
+    d.feed(e.SliceDroppedEvent, partition=P0, acquisition_id=d.acquisition_of(P0))
+    (word,) = taken_back(d)
+    d.feed(e.SliceWantedEvent, partition=P0, target=OTHER, until=9, work=0.1)
+    assert [command.what for command in d.all(c.CountCommand)] == [ProtocolCount.SLICE_NOT_POSSIBLE]
+    assert P0 not in d.machine.snapshot().slices.own
+    d.read(first)
+    d.read(word)
+    assert slice_(d) == first, "it can be told apart now"
 
 
 def test_what_a_failed_log_has_ended_is_taken_back_once_it_works() -> None:
