@@ -14,7 +14,7 @@ from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.subscription import Subscription
 from loadtrim_agent.runtime.agent import Agent
-from loadtrim_agent.runtime.thread import AgentThread
+from loadtrim_agent.runtime.thread import AgentEndedError, AgentThread
 
 __all__ = ["AgentLink"]
 
@@ -46,12 +46,15 @@ class AgentLink:
         """Run a coroutine in the agent's loop and return its result.
 
         Raises:
-            ConsumerStoppedError: the consumer is not started.
+            ConsumerStoppedError: the consumer is not started, or it has stopped, also meanwhile.
         """
         if self.thread is None:
             work.close()
             raise ConsumerStoppedError()
-        return await self.thread.run(work)
+        try:
+            return await self.thread.run(work)
+        except AgentEndedError:
+            raise ConsumerStoppedError() from None
 
     def post(self, call: Callable[..., object], *args: object) -> None:
         """Call a function in the agent's loop soon; do nothing before the start."""

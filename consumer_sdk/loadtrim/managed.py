@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -84,7 +85,10 @@ class ManagedConsumer:
         )
         self._listener: ConsumerRebalanceListener | None = None
         check_settings(arguments.kafka, user_loop)
-        self.services = Services(settings, group=arguments.group_id, client_id=arguments.client_id, registry=registry)
+        self._make_services = partial(
+            Services, settings, group=arguments.group_id, client_id=arguments.client_id, registry=registry
+        )
+        self.services = self._make_services()
         self._watch: AgentWatch | None = None
         self._put_aside: dict[Partition, Stream] = {}
         """Streams of topics that are not subscribed any more and that the agent has not given up yet."""
@@ -123,8 +127,12 @@ class ManagedConsumer:
 
     async def start(self) -> None:
         link = self.link
-        if link.agent is not None:
-            raise IllegalStateError("start() was called twice")
+        if link.thread is not None or self._stopping is not None:
+            raise IllegalStateError("start() was called twice, or after stop(); make a new consumer")
+        if link.agent is not None:  # of a start that failed
+            link.agent = link.buffer = None
+            self.services = self._make_services()
+        self.closed = False
         link.thread = AgentThread(self._arguments.client_id)
         link.thread.start()
         trouble = ClientTrouble()
@@ -142,6 +150,7 @@ class ManagedConsumer:
             with contextlib.suppress(Exception):
                 # The group may know the member already, and would wait for it until its session ends.
                 await link.end(0.0, release=False)
+            link.thread = None
             if not isinstance(error, KafkaError):
                 raise
             log.debug("The start failed", exc_info=True)

@@ -13,10 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import GroupAuthorizationFailedError
+from aiokafka.errors import GroupAuthorizationFailedError, ProducerClosed
 from aiokafka.producer.sender import CoordinationType, TxnOffsetCommitHandler
 from aiokafka.producer.transaction_manager import TransactionState
 
+from loadtrim_agent.common.tasks import is_being_cancelled
 from loadtrim_agent.delivery.transactions import Fence
 from loadtrim_agent.kafka.transactional import FencedOffsetsRequest
 from loadtrim_agent.protocol.group_config import Code
@@ -49,15 +50,33 @@ async def send_offsets(
 ) -> None:
     """``producer.send_offsets_to_transaction(offsets, group)``, fenced; calls ``sent`` when nothing is on its way.
 
-    Whoever waits may be cancelled; what is on its way goes on.
+    Whoever waits may be cancelled; what is on its way goes on, until the producer is stopped.
 
     Raises:
         CommitFailedError: the offsets are not this member's to commit any more; abort the transaction.
-        KafkaError: as the producer raises.
+        ProducerClosed: the producer was stopped meanwhile. KafkaError: as the producer raises.
     """
     sending = asyncio.ensure_future(_send(producer, offsets, group))
     sending.add_done_callback(lambda _: sent())
-    await asyncio.shield(sending)
+    _end_with_sender(sending, producer)
+    try:
+        await asyncio.shield(sending)
+    except asyncio.CancelledError:
+        if sending.cancelled() and not is_being_cancelled():
+            raise ProducerClosed from None
+        raise
+
+
+def _end_with_sender(sending: asyncio.Future[None], producer: AIOKafkaProducer) -> None:
+    """Wait for offsets no longer than the producer's sender lives: once it has ended nobody answers."""
+    sender: asyncio.Task[Any] | None = getattr(getattr(producer, "_sender", None), "sender_task", None)
+    if sender is not None:
+
+        def ended(_: asyncio.Task[Any]) -> None:
+            sending.cancel()
+
+        sender.add_done_callback(ended)
+        sending.add_done_callback(lambda _: sender.remove_done_callback(ended))
 
 
 async def _send(producer: AIOKafkaProducer, offsets: Mapping[Any, Any], group: FencedGroup) -> None:

@@ -33,6 +33,8 @@ class AgentWatch:
     def raise_error(self, wanted: Collection[Partition]) -> None:
         """Raise what the agent has to say, and ask a member that left for want of calls to come back.
 
+        What was in hand is done all the same: the next call was made.
+
         Args:
             wanted: the partitions that user code asks for; empty: all.
 
@@ -49,6 +51,7 @@ class AgentWatch:
         if error is not None:
             if not buffer.failed:
                 buffer.error = None
+            buffer.asked(boot_time(), wanted)
             # The agent's frames in its traceback still run: what clears them (`unittest` does) would end the agent.
             raise error.with_traceback(None)
         without_offset = self._agent.partitions.without_offset
@@ -60,6 +63,7 @@ class AgentWatch:
             stream = self._buffer.streams.get(partition)
             sought = stream is not None and stream.seeking  # the agent will hear of it in a moment
             if (not wanted or partition in wanted) and not sought:
+                self._buffer.asked(boot_time(), wanted)
                 raise NoOffsetForPartitionError(TopicPartition(*partition))
 
     def raise_if_died(self) -> None:

@@ -10,10 +10,16 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["AgentThread"]
+from loadtrim_agent.common.tasks import is_being_cancelled
+
+__all__ = ["AgentEndedError", "AgentThread"]
 
 log = logging.getLogger("loadtrim")
 T = TypeVar("T")
+
+
+class AgentEndedError(RuntimeError):
+    """The agent's loop has ended, so that a call of it has no answer."""
 
 
 class AgentThread:
@@ -49,11 +55,21 @@ class AgentThread:
         return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)"
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the agent's loop and wait for it in this one. Cancelling the wait cancels it."""
+        """Run a coroutine in the agent's loop and wait for it in this one. Cancelling the wait cancels it.
+
+        Raises:
+            AgentEndedError: the loop has ended, before or meanwhile.
+        """
         if self._loop is None or self._loop.is_closed():
             work.close()
-            raise RuntimeError("The agent has ended.")
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+            raise AgentEndedError("The agent has ended.")
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            # The loop cancels what is left at its end. Nobody has cancelled the caller.
+            raise AgentEndedError("The agent has ended meanwhile.") from None
 
     def post(self, call: Callable[..., object], *args: object) -> None:
         """Call a function in the agent's loop, soon. Nothing happens when it has ended."""

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaConnectionError, KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from prometheus_client import CollectorRegistry
 
@@ -19,9 +19,12 @@ from loadtrim.managed import ManagedConsumer
 from loadtrim.watch import AgentWatch
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.delivery.user_sleep import UserSleep
+from loadtrim_agent.runtime.agent import Agent
+from loadtrim_agent.runtime.thread import AgentThread
 from unit.delivery.test_record_buffer import ONE, TWO, chunk, handout_of
 from unit.sdk.test_consumer import make
 from unit.sdk.test_signals import Told
+from walks.scenes import TOPIC, made, stage
 
 
 class PlayedAgent:
@@ -120,6 +123,47 @@ async def test_a_next_call_that_is_cancelled_at_once_makes_the_record_done(call:
     await asyncio.wait([asking])
     assert asking.cancelled()
     assert (records.done, records.in_hand) == (3, None)
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany"])
+@pytest.mark.parametrize("error", [KafkaError("for now"), None], ids=["error", "no offset"])
+async def test_a_next_call_that_raises_makes_the_record_done(call: str, error: KafkaError | None) -> None:
+    client, agent = started()
+    records = agent.buffer.streams[ONE]
+    while not records.exhausted:
+        await client.getone()
+    if error is not None:
+        agent.buffer.fail(error)
+    else:
+        agent.partitions.without_offset = frozenset({ONE})
+    with pytest.raises(KafkaError):
+        await getattr(client, call)()
+    assert (records.done, records.in_hand) == (3, None)
+
+
+async def test_a_call_under_way_when_the_agents_thread_ends_is_told_that_the_consumer_has_stopped() -> None:
+    """Its loop cancels what is left. A task group took the caller for cancelled, and said nothing."""
+    link = make()._client.link  # type: ignore[union-attr]
+    link.thread = AgentThread("ends")
+    link.thread.start()
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def never() -> None:
+        loop.call_soon_threadsafe(began.set)
+        await asyncio.Event().wait()
+
+    calls = [asyncio.create_task(link.run(never())) for _ in range(2)]
+    await began.wait()
+    calls[1].cancel()
+    await asyncio.sleep(0)
+    await link.thread.stop()
+    with pytest.raises(ConsumerStoppedError):
+        await calls[0]
+    with pytest.raises(asyncio.CancelledError):
+        await calls[1]
+    with pytest.raises(ConsumerStoppedError):
+        await link.run(never())
 
 
 async def test_a_second_stop_by_the_task_that_has_the_record_ends_the_wait() -> None:
@@ -388,3 +432,33 @@ async def test_to_wait_for_one_partition_lets_the_loop_turn(call: str) -> None:
     buffer.feed(buffer.streams[ONE], chunk(ONE, 3))
     answer = await asyncio.wait_for(asking, 5.0)
     assert (answer.offset if isinstance(answer, ConsumerRecord) else [r.offset for r in answer[at]]) in (3, [3, 4, 5])
+
+
+@pytest.mark.parametrize("where", ["agent", "start"])
+async def test_a_start_that_failed_may_be_tried_again(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """A program that waits for Kafka at its start does so, as with aiokafka."""
+    name = "_make_agent" if where == "agent" else "start"
+    kind: Any = ManagedConsumer if where == "agent" else Agent
+    real, left = getattr(kind, name), [KafkaConnectionError("nobody is there"), KafkaConnectionError("nor now")]
+
+    async def first_fails(self: Any) -> Any:
+        if left:
+            raise left.pop()
+        return await real(self)
+
+    async with stage() as broker:
+        monkeypatch.setattr(kind, name, first_fails)
+        one = made(broker, Settings(http="off"), registry=CollectorRegistry())
+        for _ in range(2):
+            with pytest.raises(KafkaConnectionError):
+                await one.start()
+            with pytest.raises(ConsumerStoppedError):
+                await one.getone()
+        await one.start()
+        assert not one._client.closed
+        assert await one.committed(TopicPartition(TOPIC, 0)) is None or one.assignment()
+        with pytest.raises(IllegalStateError, match="called twice"):
+            await one.start()
+        await one.stop()
+        with pytest.raises(IllegalStateError, match="called twice"):
+            await one.start()

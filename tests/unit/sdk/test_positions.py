@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
 from aiokafka.structs import TopicPartition
 
 from loadtrim.positions import Positions
@@ -72,6 +72,36 @@ async def test_a_caller_that_is_cancelled_before_it_sends_leaves_nothing_under_w
     for _ in range(3):
         await asyncio.sleep(0)
     assert link.transactions.under_way == 0
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_producer_that_is_stopped_leaves_nothing_under_way(*, cancelled: bool) -> None:
+    """Its sender answers nobody any more. The partition could not move, and `stop()` took all of its time to drain."""
+    link = Link()
+    link.answer.set()
+    begun, sender_task = asyncio.Event(), asyncio.create_task(asyncio.Event().wait())
+
+    async def pending(offsets: object, group: str) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    producer: Any = SimpleNamespace(
+        _sender=SimpleNamespace(sender_task=sender_task, _do_txn_offset_commit=None),
+        send_offsets_to_transaction=pending,
+    )
+    sending = asyncio.create_task(positions_of(link).send_offsets_to_transaction(producer, {AT: 5}))
+    await begun.wait()
+    if cancelled:
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert sending.cancelled()
+        assert link.transactions.under_way == 1, "what is on its way goes on"
+    sender_task.cancel()
+    await asyncio.wait([sender_task, sending])
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert link.transactions.under_way == 0
+    assert cancelled or isinstance(sending.exception(), ProducerClosed)
 
 
 async def test_a_producer_that_cannot_send_leaves_nothing_under_way() -> None:
