@@ -345,7 +345,8 @@ class RecordBuffer:
     def abandon(self) -> None:
         """Give up what is in hand: it is not done, and never will be (an exception, a break, then stop).
 
-        What user code says itself to be done stays in hand: tasks of its own may work on that.
+        What user code says itself to be done stays in hand: tasks of its own may work on that
+        (:meth:`~.telling.Telling.abandoned`).
         """
         self._run = None
         for stream in self.hand.streams:
@@ -353,6 +354,7 @@ class RecordBuffer:
             if stream.in_hand is None:
                 self.agent.drained(stream)
         self.hand.streams[:] = [stream for stream in self.hand.streams if stream.in_hand is not None]
+        self.hand.telling.abandoned()
 
     def _ready(self, wanted: Collection[Partition]) -> bool:
         if self.error is not None or self.closing:

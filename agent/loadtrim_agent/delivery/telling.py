@@ -30,6 +30,8 @@ class Telling:
     The first calls of all let the loop turn before they make a record done, so that a task that was made of it begins.
     A program whose tasks begin with :meth:`work_on` is right from its first record on.
     Several blocks may be open around one record: then the end of the last one counts.
+    A block is entered before anything is awaited. So of a program that says all by blocks, what has none when the loop
+    around it is over will have none: a task that was cancelled before it began, say.
 
     Args:
         buffer: that hands the records out.
@@ -39,6 +41,8 @@ class Telling:
         self._buffer = buffer
         self.begun = False
         """User code has said something of a record."""
+        self._by_done = False
+        """User code has said of a record that it is done, in whatever task: others may lie in a queue of its own."""
         self._calls = 0
 
     @property
@@ -100,6 +104,7 @@ class Telling:
         Returns:
             False: it was done already, or it is not this member's any more.
         """
+        self._by_done = True
         if (found := self._find(record)) is None:
             return False
         return self._done(*found, record.offset)
@@ -116,6 +121,17 @@ class Telling:
             pending.given_up(record.offset)
             self.settle(stream)
         return True
+
+    def abandoned(self) -> None:
+        """The loop around the records is over. What was handed out and not begun with is given up in the next turn."""
+        if self.begun and not self._by_done:
+            asyncio.get_running_loop().call_soon(self._give_up_unclaimed)
+
+    def _give_up_unclaimed(self) -> None:
+        for stream in list(self._buffer.hand.streams):
+            if stream.pending is not None:
+                stream.pending.give_up_unclaimed()
+                self.settle(stream)
 
     def _done(self, stream: Stream, pending: PendingRecords, offset: int) -> bool:
         pending.done(offset, boot_time())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
@@ -139,6 +140,35 @@ async def test_a_next_call_that_raises_makes_the_record_done(call: str, error: K
     with pytest.raises(KafkaError):
         await getattr(client, call)()
     assert (records.done, records.in_hand) == (3, None)
+
+
+@pytest.mark.parametrize("by_done", [False, True])
+async def test_a_stop_does_not_wait_for_a_record_whose_task_never_began(*, by_done: bool) -> None:
+    """One task of a group fails, and another one is cancelled before its first step: the stop took all of its time."""
+    consumer = make()
+    client, agent = started(consumer)
+    records, began, go_on = agent.buffer.streams[ONE], asyncio.Event(), asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        async with consumer.work(message):
+            began.set()
+            await go_on.wait()
+
+    first = await consumer.getone()
+    working = asyncio.create_task(handle(first))
+    await began.wait()
+    if by_done:
+        consumer.done(first)
+    second = asyncio.create_task(handle(await consumer.getone()))
+    second.cancel()
+    third = asyncio.create_task(handle(await consumer.getone()))
+    asyncio.get_running_loop().call_later(0.05, go_on.set)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(client.stop(at_once=False), 0.5)
+    assert third.done(), "what begins in the same turn is waited for"
+    assert agent.left.is_set() != by_done, "of a program that uses done() others may lie in a queue"
+    assert records.done == 1
+    await working
 
 
 async def test_a_call_under_way_when_the_agents_thread_ends_is_told_that_the_consumer_has_stopped() -> None:
