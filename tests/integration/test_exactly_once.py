@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalOperation, IllegalStateError
+from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalOperation, IllegalStateError
 
 from integration.harness import WAIT_SECONDS, committed_offsets, eventually
 from integration.harness_consumers import Recorder, make, new_group, send, started, take
@@ -125,7 +125,7 @@ async def test_a_consumer_that_has_ended_commits_nothing(quick_kafka: Cluster) -
             consumer._client.link.post(fence.end, acquisitions)
         late = FencedGroup(group, lambda refused: consumer._client.link.run(fence.fence(acquisitions, refused)))
         await producer.begin_transaction()
-        with pytest.raises(RuntimeError, match="ended"):
+        with pytest.raises(ConsumerStoppedError):
             await send_offsets(producer, {at: 3}, late, lambda: None)
         await producer.abort_transaction()
         async with producer.transaction():
