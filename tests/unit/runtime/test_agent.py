@@ -301,7 +301,8 @@ async def test_user_code_that_asks_for_nothing_leaves_and_comes_back_at_its_next
     under_way: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KIP-62: what it has in hand is given to another member, for nobody knows whether it will ever be done."""
-    monkeypatch.setattr(leave, "LAST_COMMIT_SECONDS", 0.05)
+    # The call comes within this time or after it, however slow the machine is.
+    monkeypatch.setattr(leave, "LAST_COMMIT_SECONDS", WAIT_SECONDS if under_way else 0.05)
     async with stage() as broker:
         await broker.send(TOPIC, 0, b"0", b"1")
         one = made(broker, Settings(http="off"))
