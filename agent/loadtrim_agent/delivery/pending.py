@@ -33,14 +33,14 @@ class PendingRecords:
     Cost: O(1) for each record that is handed out, and for each that is told, in whatever order.
     """
 
-    __slots__ = ("_blocks", "_claimed", "_given_up", "_records", "_taken_at_sum", "_timed", "reported_done")
+    __slots__ = ("_blocks", "_given_up", "_records", "_taken_at_sum", "_timed", "_unbegun", "reported_done")
 
     def __init__(self) -> None:
         self._records: OrderedDict[int, Pending] = OrderedDict()
         self._given_up: set[int] = set()
         """User code failed with these: they are not done, and nobody works on them."""
-        self._claimed: set[int] = set()
-        """User code has said that it works on these. Invariant: of records that are pending."""
+        self._unbegun: set[int] = set()
+        """Handed out one by one, and user code has said nothing of them. Invariant: of records that are pending."""
         self._blocks: dict[int, int] = {}
         """Blocks of user code that are open around a record. Invariant: above 0, of records that are pending."""
         self._timed = 0
@@ -83,6 +83,11 @@ class PendingRecords:
         for record in records:
             self.hold(record.offset, Pending(record.timestamp, now))
 
+    def taken_alone(self, record: Any, now: float) -> None:
+        """Add a record that is handed out by itself: a block around it begins before anything is awaited, or never."""
+        self.taken((record,), now)
+        self._unbegun.add(record.offset)
+
     def hold(self, offset: int, pending: Pending) -> None:
         """Add a record above all that are pending."""
         self._records[offset] = pending
@@ -109,7 +114,7 @@ class PendingRecords:
         if pending is None:
             return False
         self._blocks.pop(offset, None)
-        self._claimed.discard(offset)
+        self._unbegun.discard(offset)
         if offset in self._given_up:
             self._given_up.discard(offset)
         else:
@@ -123,15 +128,15 @@ class PendingRecords:
             self._given_up.add(offset)
             self._time(self._records[offset], -1)
 
-    def give_up_unclaimed(self) -> None:
-        """Nobody works on the records of which user code has said nothing, and nobody will."""
-        for offset in self._records:
-            if offset not in self._claimed:
-                self.given_up(offset)
+    def give_up_unbegun(self) -> None:
+        """Nobody works on the records that were handed out one by one and not begun with, and nobody will."""
+        for offset in self._unbegun:
+            self.given_up(offset)
+        self._unbegun.clear()
 
     def worked_on(self, offset: int) -> None:
         """Note that user code works on a pending record, perhaps once more."""
-        self._claimed.add(offset)
+        self._unbegun.discard(offset)
         if offset in self._given_up:
             self._given_up.discard(offset)
             self._time(self._records[offset], 1)
@@ -140,7 +145,7 @@ class PendingRecords:
         """Forget what is pending: user code moved the position."""
         self._records.clear()
         self._given_up.clear()
-        self._claimed.clear()
+        self._unbegun.clear()
         self._blocks.clear()
         self._timed, self._taken_at_sum = 0, 0.0
 

@@ -203,7 +203,7 @@ class RecordBuffer:
             if self._deserializer is not None:
                 record = self._deserialized_in_hand(stream, record)
             if self.hand.telling.begun:
-                stream.tell_from_here().taken((record,), now)
+                stream.tell_from_here().taken_alone(record, now)
             else:
                 stream.begin(now)
             stream.advance(1, record.offset)

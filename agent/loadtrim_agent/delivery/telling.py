@@ -30,8 +30,9 @@ class Telling:
     The first calls of all let the loop turn before they make a record done, so that a task that was made of it begins.
     A program whose tasks begin with :meth:`work_on` is right from its first record on.
     Several blocks may be open around one record: then the end of the last one counts.
-    A block is entered before anything is awaited. So of a program that says all by blocks, what has none when the loop
-    around it is over will have none: a task that was cancelled before it began, say.
+    A block around a record that was handed out by itself is entered before anything is awaited. So in a program that
+    says all by blocks, such a record without one will have none when the loop around it is over: its task was cancelled
+    before it began, say. The records of a batch may be worked on one after the other.
 
     Args:
         buffer: that hands the records out.
@@ -125,12 +126,12 @@ class Telling:
     def abandoned(self) -> None:
         """The loop around the records is over. What was handed out and not begun with is given up in the next turn."""
         if self.begun and not self._by_done:
-            asyncio.get_running_loop().call_soon(self._give_up_unclaimed)
+            asyncio.get_running_loop().call_soon(self._give_up_unbegun)
 
-    def _give_up_unclaimed(self) -> None:
+    def _give_up_unbegun(self) -> None:
         for stream in list(self._buffer.hand.streams):
             if stream.pending is not None:
-                stream.pending.give_up_unclaimed()
+                stream.pending.give_up_unbegun()
                 self.settle(stream)
 
     def _done(self, stream: Stream, pending: PendingRecords, offset: int) -> bool:
