@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.subscription import Subscription
-from loadtrim_agent.runtime.agent import Agent
+from loadtrim_agent.runtime.agent import LEAVE_SECONDS, Agent
 from loadtrim_agent.runtime.thread import AgentEndedError, AgentThread
 
 __all__ = ["AgentLink"]
@@ -110,13 +111,29 @@ class AgentLink:
     async def end(self, drain_seconds: float, *, release: bool) -> None:
         """End the agent, if its loop still turns, and its thread in any case.
 
+        A cancellation does not keep the member from leaving, and is raised when it has left: ``asyncio.run`` cancels
+        every task when the program's own is over, that of a signal's handler among them, which stops the consumer.
+
         Args:
             drain_seconds: user code has so long to finish what it has in hand.
             release: whether partitions are handed over.
         """
         try:
-            if self.agent is not None and self.thread_alive:
-                await self.run(self.agent.stop(drain_seconds, release=release))
+            if self.agent is not None and self.thread_alive and self.thread is not None:
+                stopping = self.thread.submit(self.agent.stop(drain_seconds, release=release))
+                await _see_through(stopping, drain_seconds + LEAVE_SECONDS)
         finally:
             if self.thread is not None:
                 await self.thread.stop()
+
+
+async def _see_through(stopping: concurrent.futures.Future[None], seconds: float) -> None:
+    """Wait for a stop; after a first cancellation for so many more ``seconds``, after a second one no longer."""
+    waited = [asyncio.wrap_future(stopping)]
+    try:
+        await asyncio.wait(waited)
+    except asyncio.CancelledError:
+        await asyncio.wait(waited, timeout=seconds)
+        raise
+    if not stopping.cancelled():  # The agent's loop cancels what is left when it ends.
+        stopping.result()

@@ -197,9 +197,12 @@ class ManagedConsumer:
             buffer.wake()
             # Also in a second call: a task that comes to its end meanwhile is not waited for any more.
             abandon_unless_worked_on(buffer, caller)
-        if self._stopping is None:
+        if self._stopping is None or self._stopping.cancelled():
             self._stopping = asyncio.ensure_future(self.link.end(self._settings.drain_seconds, release=not at_once))
-        await asyncio.shield(self._stopping)
+        stopping = self._stopping
+        await asyncio.wait([stopping])  # Whoever cancels all tasks cancels that one too, and not always its callers.
+        if not stopping.cancelled():
+            stopping.result()
 
     def end_iteration(self, at_once: bool) -> None:
         """End the iteration after the record in hand and begin to leave the group; a second call makes it faster.

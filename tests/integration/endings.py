@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import CommitFailedError, ConsumerStoppedError
+from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError
 
 from loadtrim import Consumer, IncrementalRebalanceListener
 from loadtrim.testing.cluster import create_topic
@@ -122,6 +122,18 @@ async def starting_another() -> None:
         await starting()
 
 
+async def stopped_in_a_task() -> None:
+    """A handler of its own stops the consumer; the iteration ends at once, and the program with it."""
+    records = consumer()
+    await records.start()
+    stops: list[asyncio.Task[None]] = []
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGTERM, lambda: stops.append(asyncio.create_task(records.stop()))
+    )
+    async for message in records:
+        got(message)
+
+
 async def beside_another_task() -> None:
     await asyncio.gather(plain(), asyncio.Event().wait())
 
@@ -155,6 +167,7 @@ async def exactly_once() -> None:
         "transform": transform,
         "suppress": suppress,
         "CommitFailedError": CommitFailedError,
+        "IllegalStateError": IllegalStateError,
         "ConsumerStoppedError": ConsumerStoppedError,
     }
     output = await create_topic(BOOTSTRAP)

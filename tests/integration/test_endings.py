@@ -101,6 +101,7 @@ async def committed_of(kafka: Cluster, group: str) -> list[int]:
         ("two_consumers", 0, ""),
         ("told_by_the_error", 0, "stopped"),
         ("exactly_once", 0, ""),
+        ("stopped_in_a_task", 0, ""),
         ("iterated_again_and_again", 1, "Leave the loop around async for"),
         ("started_again_and_again", 1, "no consumer is started"),
         ("whatever_is_raised", -signal.SIGTERM, "it is ended now"),

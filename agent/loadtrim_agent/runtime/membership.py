@@ -370,7 +370,7 @@ class CommandExecutor:
         self._opening: list[c.OpenCommand] = []
         """Opened together when all commands of the event were carried out, to share a listener call."""
         self._waits_for_log = False
-        """The group has refused this member for want of a control topic, which was said."""
+        """The group refuses this member for want of a control topic; said once each time it begins."""
         self._broker_assigns = False
         """In the generation entered last the broker assigns; said once each time it begins."""
         requests, partitions, commits = agent.requests, agent.partitions, agent.commits
@@ -427,6 +427,7 @@ class CommandExecutor:
         agent, group = self._agent, self._agent.driver.snapshot()
         agent.condition.enter(command.generation)
         agent.transactions.generation_changed()
+        self._waits_for_log = False
         log.info(
             "Group %s: generation %d as %s (%s%s)",
             agent.driver.config.group,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import sys
 import threading
@@ -54,17 +55,25 @@ class AgentThread:
         frame = sys._current_frames().get(self._thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)"
 
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run a coroutine in the agent's loop, whatever becomes of the caller.
+
+        Raises:
+            AgentEndedError: the loop has ended. Where it ends meanwhile, the future is cancelled.
+        """
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            raise AgentEndedError("The agent has ended.")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the agent's loop and wait for it in this one. Cancelling the wait cancels it.
 
         Raises:
             AgentEndedError: the loop has ended, before or meanwhile.
         """
-        if self._loop is None or self._loop.is_closed():
-            work.close()
-            raise AgentEndedError("The agent has ended.")
         try:
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+            return await asyncio.wrap_future(self.submit(work))
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise

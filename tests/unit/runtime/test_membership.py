@@ -216,11 +216,21 @@ async def test_a_group_that_speaks_ours_is_asked_again_by_a_member_that_has_no_l
             return "Stable", spoken
 
         agent.requests.describe = describe
-        for _ in range(2):
+
+        async def refuse() -> None:
             agent.driver.sink.carry_out(c.FailCommand(code=Code.INCONSISTENT_GROUP_PROTOCOL))
             for _ in range(10):
                 await asyncio.sleep(0)
+
+        def said() -> int:
+            return sum("cannot use the control topic" in each.getMessage() for each in caplog.records)
+
+        for _ in range(2):
+            await refuse()
         waits = spoken == "loadtrim" and not usable
         assert len(joined) == (2 if waits else 0)
         assert isinstance(agent.condition.failure, InconsistentGroupProtocolError) != waits
-        assert sum("cannot use the control topic" in each.getMessage() for each in caplog.records) == waits
+        assert said() == waits
+        agent.driver.sink.carry_out(c.EnteredCommand(generation=2, member="m", leader="m", protocol="loadtrim"))
+        await refuse()
+        assert said() == 2 * waits, "each time it begins"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from prometheus_client import CollectorRegistry
 
 from loadtrim import Consumer, Settings, managed, signals
+from loadtrim.agent_link import AgentLink
 from loadtrim.managed import ManagedConsumer
 from loadtrim.watch import AgentWatch
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
@@ -65,15 +68,22 @@ class SameThread:
     async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return await work
 
+    def submit(self, work: Coroutine[Any, Any, Any]) -> concurrent.futures.Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, asyncio.get_running_loop())
+
     def post(self, call: Callable[..., object], *args: object) -> None:
         call(*args)
 
     async def stop(self) -> None: ...
 
 
+def managed_of(consumer: Consumer) -> ManagedConsumer:
+    assert isinstance(consumer._client, ManagedConsumer)
+    return consumer._client
+
+
 def started(consumer: Consumer | None = None) -> tuple[ManagedConsumer, PlayedAgent]:
-    client = (consumer or make())._client
-    assert isinstance(client, ManagedConsumer)
+    client = managed_of(consumer or make())
     agent: Any = PlayedAgent(handout_of(ONE))
     thread: Any = SameThread()
     client.link.agent, client.link.buffer, client.link.thread = agent, agent.buffer, thread
@@ -215,6 +225,71 @@ async def test_a_call_under_way_when_the_agents_thread_ends_is_told_that_the_con
         await calls[1]
     with pytest.raises(ConsumerStoppedError):
         await link.run(never())
+
+
+class Leaving:
+    """An agent in a thread of its own that leaves when it is let."""
+
+    def __init__(self, link: AgentLink) -> None:
+        self.stopping, self.left, self._go = threading.Event(), False, asyncio.Event()
+        agent: Any = PlayedAgent(handout_of(ONE))
+        agent.stop = self._stop
+        link.agent, link.buffer, link.thread = agent, agent.buffer, AgentThread("leaves")
+        link.thread.start()
+        self._thread = link.thread
+
+    async def _stop(self, drain_seconds: float, *, release: bool) -> None:
+        self.stopping.set()
+        await self._go.wait()
+        self.left = True
+
+    def go(self) -> None:
+        self._thread.post(self._go.set)
+
+
+async def test_a_member_leaves_though_all_tasks_are_cancelled() -> None:
+    """The leave was lost: others waited for the session, and the next ``stop()`` was cancelled by nobody."""
+    client = managed_of(make())
+    leaving = Leaving(client.link)
+    stop = asyncio.create_task(client.stop(at_once=False))
+    await asyncio.to_thread(leaving.stopping.wait)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.wait([stop])
+    assert stop.cancelled()
+    leaving.go()
+    for _ in range(2):
+        await client.stop(at_once=False)
+    assert leaving.left
+
+
+def test_a_program_that_is_over_ends_when_its_consumer_has_left() -> None:
+    """What handles a signal stops the consumer in a task; the iteration ends, and ``main`` with it."""
+
+    async def main() -> Leaving:
+        client = managed_of(make())
+        leaving = Leaving(client.link)
+        stops.append(asyncio.create_task(client.stop(at_once=False)))
+        await asyncio.to_thread(leaving.stopping.wait)
+        asyncio.get_running_loop().call_later(0.05, leaving.go)
+        return leaving
+
+    stops: list[asyncio.Task[None]] = []
+    assert asyncio.run(main()).left
+
+
+async def test_a_second_cancellation_ends_the_wait_for_a_leave() -> None:
+    link = managed_of(make()).link
+    leaving = Leaving(link)
+    ending = asyncio.create_task(link.end(0.0, release=True))
+    await asyncio.to_thread(leaving.stopping.wait)
+    for _ in range(2):
+        assert ending.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait([ending], timeout=5.0)
+    left = leaving.left
+    leaving.go()
+    assert (ending.done(), left, link.thread_alive) == (True, False, False)
 
 
 async def test_a_second_stop_by_the_task_that_has_the_record_ends_the_wait() -> None:
