@@ -21,28 +21,19 @@ and each member's copy could be an old one.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
 
-from loadtrim_agent.common.clock import boot_time
-
 from .port import Answer, ScaleOutcome, ScaleRequest, one_line
 
-__all__ = ["EXECUTE_SECONDS", "Leadership", "MetricScaler", "Ordinals", "Readiness"]
-
-log = logging.getLogger("loadtrim.scaling")
+__all__ = ["Leadership", "MetricScaler", "Ordinals", "Readiness"]
 
 READINESS_SECONDS: Final = 10.0
 """A request waits this long for victims to be not ready. Chosen: as the scaler of Kubernetes; the reconciler asks again
 after it."""
 LOOK_SECONDS: Final = 0.25
 """Between two looks in that time. Chosen: a report comes once a second."""
-EXECUTE_SECONDS: Final = 120.0
-"""A number that the group does not come to within this time is complained about. Chosen: a scrape each 30 s, an
-autoscaler that looks each 30 s, and as long again for a pod to start or end."""
 
 
 class Leadership(Protocol):
@@ -78,7 +69,6 @@ class MetricScaler:
         leadership: of this member.
         readiness: of the instances.
         ordinals: of the StatefulSet's pods; None: pods go by their readiness.
-        clock: seconds.
     """
 
     name = "metric"
@@ -87,20 +77,12 @@ class MetricScaler:
     per_generation = True
     """The number of an older leadership is shown no more, for another leader may have published since."""
 
-    def __init__(
-        self,
-        leadership: Leadership,
-        readiness: Readiness,
-        ordinals: Ordinals | None = None,
-        clock: Callable[[], float] = boot_time,
-    ) -> None:
+    def __init__(self, leadership: Leadership, readiness: Readiness, ordinals: Ordinals | None = None) -> None:
         self._leadership = leadership
         self._readiness = readiness
         self._ordinals = ordinals
-        self._clock = clock
         self._published: _Published | None = None
         """Written by the agent's thread, read by any."""
-        self._unmet = _Unmet()
         self._read = False
         """Flag that is set by the first read of a number."""
         self._closing = asyncio.Event()
@@ -127,8 +109,8 @@ class MetricScaler:
             replicas = max(wanted.replicas, least)
             self._published = _Published(wanted.generation, replicas)
             if replicas == wanted.replicas:
-                self._look_after(wanted)
-                return ScaleOutcome(Answer.ACCEPTED, f"{replicas} replicas are published")
+                unread = "" if self._read else ", and nobody has read the number from this member yet"
+                return ScaleOutcome(Answer.ACCEPTED, f"{replicas} replicas are published{unread}")
             if asyncio.get_running_loop().time() >= ends:
                 return ScaleOutcome(Answer.FAILED, one_line(f"{replicas} replicas are published: {why}"))
             await self._pause()
@@ -157,43 +139,6 @@ class MetricScaler:
             f"{', '.join(ready)} is drained, and its readiness probe was not answered 503 three times yet, so a ready "
             "pod would go in its place. It has to ask /readyz (LOADTRIM_HTTP), best each second"
         )
-
-    def _look_after(self, wanted: ScaleRequest) -> None:
-        """Complain where nobody makes it so. The reconciler sends a wish again while the group differs from it."""
-        if wanted.rollout:
-            return
-        there = len(wanted.staying) + len(wanted.victims) + wanted.unknown
-        if not self._unmet.lasts(wanted.replicas, there, self._clock()):
-            return
-        log.warning(
-            "%s: %d replicas have been published for %.0f s, and the group has %d.%s The usual causes: bounds of the "
-            "autoscaler other than LOADTRIM_MIN_REPLICAS and LOADTRIM_MAX_REPLICAS, a tolerance (10 %% unless set) or "
-            "a stabilization window (300 s unless set), a query that finds nothing, pods that do not start. Said once "
-            "for this number.",
-            wanted.group,
-            wanted.replicas,
-            EXECUTE_SECONDS,
-            there,
-            "" if self._read else " Nobody has read the number from this member yet.",
-        )
-
-
-class _Unmet:
-    """A number that is published, and the time for which the group has not come to it."""
-
-    def __init__(self) -> None:
-        self._number: int | None = None
-        self._since = 0.0
-        self._told = False
-
-    def lasts(self, number: int, there: int, now: float) -> bool:
-        """Return whether it is time to complain, once for a number."""
-        if number != self._number or number == there:
-            self._number, self._since, self._told = number, now, False
-        if self._told or now - self._since < EXECUTE_SECONDS:
-            return False
-        self._told = True
-        return True
 
 
 def _least_numbered(wanted: ScaleRequest, ordinals: Ordinals) -> tuple[int, str]:

@@ -27,6 +27,7 @@ import msgspec
 from loadtrim_agent.observability.text import counted
 
 from .port import Answer, ScaleOutcome, Scaler, ScaleRequest
+from .unmet import EXECUTE_SECONDS, Unmet
 
 __all__ = ["Cadence", "ReconcilerView", "ScaleObserver", "ScaleReconciler"]
 
@@ -34,6 +35,12 @@ _log = logging.getLogger("loadtrim.scaling")
 
 _ADVICE: Final = {"webhook": " Look at the scaler's own log, LOADTRIM_SCALER_URL and LOADTRIM_SCALER_TOKEN."}
 """Where to look, by the scaler's name, beyond what its answer says."""
+_UNMET_ADVICE: Final = {
+    "metric": " The usual causes: bounds of the autoscaler other than LOADTRIM_MIN_REPLICAS and LOADTRIM_MAX_REPLICAS, "
+    "a tolerance (10 % unless set) or a stabilization window (300 s unless set), a query that finds nothing, pods that "
+    "do not start."
+}
+"""The same where a number was taken, and the group does not come to it."""
 
 
 class ScaleObserver(Protocol):
@@ -122,6 +129,7 @@ class ScaleReconciler:
         self._failures = 0
         self._failing_since = 0.0
         self._told: set[Answer] = set()
+        self._unmet = Unmet()
         self._changed = asyncio.Event()
         self._progress = asyncio.Event()
         self._under_way: _UnderWay | None = None
@@ -141,6 +149,7 @@ class ScaleReconciler:
             self._last = None
             self._failures = 0
             self._told.clear()
+            self._unmet.met()
             self._break_off()
         elif self._scaler.withdrawable and self._under_way and not self._goes_on(self._under_way.request, request):
             # The other side may have got it: what was accepted before it has to be said again.
@@ -163,6 +172,8 @@ class ScaleReconciler:
             replicas: Instances in the group, >= 0.
             instances: Their names.
         """
+        if self._wanted is not None and replicas == self._wanted.replicas:
+            self._unmet.met()
         if replicas != self._replicas or frozenset(instances) != self._instances:
             self._replicas, self._instances = replicas, frozenset(instances)
             self._changed.set()
@@ -310,6 +321,7 @@ class ScaleReconciler:
             if not repeated or not (self._last and self._last.outcome.accepted):
                 victims = f", without {', '.join(request.victims)}" if request.victims else ""
                 _log.info("asked %s for %s%s: %s", name, counted(request.replicas, "replica"), victims, request.reason)
+            self._look_after(request, outcome, now)
             return
         if not self._failures:
             self._failing_since = now
@@ -328,3 +340,22 @@ class ScaleReconciler:
                 self._cadence.every_seconds,
                 _ADVICE.get(name, ""),
             )
+
+    def _look_after(self, request: ScaleRequest, outcome: ScaleOutcome, now: float) -> None:
+        """Complain where nobody makes it so: too few machines, a quota, bounds of somebody else."""
+        there = self._replicas
+        if there is None or there == request.replicas or request.rollout:
+            return
+        if not self._unmet.lasts(request.replicas, now):
+            return
+        _log.warning(
+            "%s: %s took the request for %d replicas %.0f s ago, and the group has %d (%s).%s Said once for this "
+            "number.",
+            request.group,
+            self._scaler.name,
+            request.replicas,
+            EXECUTE_SECONDS,
+            there,
+            outcome.detail,
+            _UNMET_ADVICE.get(self._scaler.name, ""),
+        )

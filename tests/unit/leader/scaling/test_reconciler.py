@@ -13,10 +13,12 @@ from msgspec import structs
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import Answer, ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import Cadence, ScaleReconciler
+from loadtrim_agent.leader.scaling.unmet import EXECUTE_SECONDS
 from unit.leader.scaling.fake import FakeScaler
 
 pytestmark = [pytest.mark.looptime, pytest.mark.asyncio]
 
+PODS = tuple(f"payments-{index}" for index in range(5))
 FAILED, REFUSED, ACCEPTED = Answer.FAILED, Answer.REFUSED, Answer.ACCEPTED
 
 
@@ -491,3 +493,45 @@ async def test_the_view_tells_of_the_present_wish_only() -> None:
         await asyncio.sleep(0.1)
         view = bench.reconciler.view()
         assert (view.delivered, view.answer, view.detail, view.failures) == (False, "failed", "as told: failed", 1)
+
+
+# Nobody makes it so
+
+
+async def test_a_number_that_was_taken_and_nobody_makes_so_is_complained_about_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Eight were asked for, a quota let five start: the log had one line, of the request."""
+    caplog.set_level(logging.WARNING, "loadtrim.scaling")
+    async with running(FakeScaler()) as bench:
+        bench.reconciler.observed(5, PODS)
+        bench.reconciler.want(wish(8))
+        await asyncio.sleep(EXECUTE_SECONDS - 1.0)
+        assert not caplog.records
+        await asyncio.sleep(1000.0)
+        (record,) = caplog.records
+        assert "took the request for 8 replicas 120 s ago, and the group has 5" in record.getMessage()
+        bench.reconciler.want(wish(7))
+        await asyncio.sleep(EXECUTE_SECONDS + 11.0)
+        assert len(caplog.records) == 2, "another number"
+
+
+async def test_a_number_that_was_met_meanwhile_is_not_complained_about(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "loadtrim.scaling")
+    async with running(FakeScaler()) as bench:
+        bench.reconciler.want(wish(6))
+        for pods in (PODS, (*PODS, "payments-5"), PODS):
+            bench.reconciler.observed(len(pods), pods)
+            await asyncio.sleep(EXECUTE_SECONDS - 11.0)
+        assert not caplog.records
+        await asyncio.sleep(31.0)
+        assert "the group has 5" in caplog.text
+
+
+async def test_a_rollouts_surplus_is_not_complained_about(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "loadtrim.scaling")
+    async with running(FakeScaler()) as bench:
+        bench.reconciler.observed(5, PODS)
+        bench.reconciler.want(structs.replace(wish(3), rollout=True))
+        await asyncio.sleep(3 * EXECUTE_SECONDS)
+    assert not caplog.records

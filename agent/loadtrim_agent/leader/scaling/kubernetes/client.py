@@ -89,7 +89,10 @@ class ClusterApi:
         # The one reads files, the other compiles for a third of a second.
         account = await call_in_daemon(lambda: Account.read(self._account), "account")
         module = await call_in_daemon(library, "kubernetes")
-        client = _make_client(module, account)
+        try:
+            client = _make_client(module, account)
+        except OSError as error:  # ssl.SSLError is one.
+            raise ApiError(0, f"ca.crt cannot be used, as for a moment in a rotation: {error}") from None
         try:
             yield ClusterConversation(module, client, self.namespace)
         finally:
@@ -130,7 +133,11 @@ class ClusterConversation:
     """Requests of one client of the library. See :class:`.api.Conversation`."""
 
     def __init__(self, module: ModuleType, client: Any, namespace: str) -> None:
+        import aiohttp
+
         self._library = module
+        # A connection that is closed in the midst of an answer is no error of the operating system.
+        self._broken = (OSError, aiohttp.ClientError)
         self._client = client
         self._calls = module.CustomObjectsApi(client)
         self._namespace = namespace
@@ -220,8 +227,8 @@ class ClusterConversation:
             raise ApiError(error.status or 0, _message(error), _retry_after(error.headers)) from None
         except TimeoutError:
             raise ApiError(0, f"the API server gave no answer within {REQUEST_SECONDS:g} s") from None
-        except OSError as error:
-            raise ApiError(0, f"the API server cannot be talked to: {error}") from None
+        except self._broken as error:
+            raise ApiError(0, f"the API server cannot be talked to: {error or type(error).__name__}") from None
 
 
 def _lease_of(answer: Any) -> WorkloadLease:

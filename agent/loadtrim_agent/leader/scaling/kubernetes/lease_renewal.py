@@ -125,6 +125,9 @@ class LeaseRenewal:
                 why = await self.take(conversation)
         except ApiError as error:
             why = f"{error.status} {error.message}" if error.status else error.message
+        except Exception as error:  # A renewal that ends for good would give the Lease away.
+            log.debug("A renewal broke", exc_info=True)
+            why = f"{type(error).__name__}: {error}"
         if why and why != self._told:
             log.warning("The Lease %s was not renewed, and nothing is scaled without it: %s", self.name, why)
         self._told = why

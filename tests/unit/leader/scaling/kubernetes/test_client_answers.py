@@ -10,6 +10,7 @@ import pytest
 
 from contract.webhook_receiver import Behaviour, Receiver, answer, drip, garbage, hang, hang_up
 from loadtrim_agent.leader.scaling.kubernetes import client
+from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
 from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
@@ -86,6 +87,29 @@ async def test_an_answer_that_is_broken_or_lacks_something_lowers_nothing(
     assert outcome.answer is Answer.FAILED
     assert outcome.detail
     assert {request.method for request in server.requests} == {"GET"}
+
+
+@pytest.mark.parametrize("behaviour", [hang_up, garbage, cut_off, hang], ids=["hang up", "garbage", "cut off", "hang"])
+async def test_whoever_asks_is_told_of_a_connection_that_breaks_as_of_any_answer(
+    server: Receiver, account: Path, behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client library's own errors went through: the first one ended the renewal of the Lease for good."""
+    monkeypatch.setattr(client, "REQUEST_SECONDS", 0.3)
+    server.behaviours.append(behaviour)
+    async with ClusterApi(account=account).conversation() as conversation:
+        with pytest.raises(ApiError):
+            await conversation.lease("payments")
+
+
+async def test_half_of_the_certificates_are_a_failure_that_passes(server: Receiver, account: Path) -> None:
+    whole = (account / "ca.crt").read_text()
+    (account / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\nMIID\n-----END CERTIFICATE-----\n")
+    with pytest.raises(ApiError, match="rotation"):
+        async with ClusterApi(account=account).conversation():
+            pass
+    (account / "ca.crt").write_text(whole)
+    async with ClusterApi(account=account).conversation():
+        pass
 
 
 async def test_a_write_that_is_not_answered_is_a_failure(

@@ -184,3 +184,25 @@ async def test_a_missing_right_is_told(caplog: pytest.LogCaptureFixture) -> None
     with pytest.raises(ApiError) as raised:
         await take(renewal(cluster, Member()), cluster)
     assert raised.value.status == 403
+
+
+async def test_a_renewal_that_breaks_is_told_and_the_next_one_comes(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was off from then on: the Lease lapsed, and another group could take it."""
+    cluster = FakeCluster()
+    kept = renewal(cluster, Member())
+    assert await take(kept, cluster) == ""
+    whole = cluster.conversation
+
+    def broken() -> Any:
+        monkeypatch.setattr(cluster, "conversation", whole)
+        raise LookupError("of a library")
+
+    monkeypatch.setattr(cluster, "conversation", broken)
+    running = asyncio.create_task(kept.run())
+    await asyncio.sleep(2.5 * RENEW_SECONDS)
+    assert kept.holds()
+    assert not running.done()
+    running.cancel()
+    assert "LookupError: of a library" in caplog.text
