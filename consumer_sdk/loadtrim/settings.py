@@ -137,11 +137,16 @@ class Settings(MemberSettings, frozen=True, kw_only=True):
             raise _bad("time_zone", self.time_zone, allowed) from error
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+    def from_env(cls, environ: Mapping[str, str] | None = None, **changes: Any) -> Settings:
         """Read the environment (default: this process's). An empty value counts as not set.
+
+        Args:
+            environ: variables and their texts.
+            changes: fields that are not taken from the environment, by name.
 
         Raises:
             SettingsError: a value cannot be read or used.
+            TypeError: one of ``changes`` is no field.
         """
         environ = os.environ if environ is None else environ
         fields = {PREFIX + field.name.upper(): field for field in msgspec.structs.fields(cls)}
@@ -154,6 +159,7 @@ class Settings(MemberSettings, frozen=True, kw_only=True):
                 _warn_unknown(variable, list(fields))
             elif text.strip():
                 values[field.name] = _read(variable, field.name, text.strip(), field.type)
+        values |= changes
         if values.get("scaler_url"):
             values.setdefault("scaler", "webhook")  # An address is for nothing else.
         return cls(**values)

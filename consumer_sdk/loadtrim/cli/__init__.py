@@ -7,6 +7,8 @@ Each command is a module with ``add_parser(subparsers)`` and ``run(args) -> exit
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import logging
 import os
 import sys
@@ -33,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    _make_printable()
     words = list(sys.argv[1:] if argv is None else argv)
     words, command = _split(words)
     parser = _parser()
@@ -60,11 +63,25 @@ def _run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("loadtrim: interrupted; what was under way may or may not have been done", file=sys.stderr)
         return EXIT_FAILED
-    except BrokenPipeError:
-        # Whoever read the output has seen enough (`| head`). Python would complain at its exit otherwise.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_DONE
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would complain at its exit otherwise.
+        if error.errno == errno.EPIPE:  # Whoever read the output has seen enough (`| head`).
+            return EXIT_DONE
+        print(f"loadtrim: what was printed is not complete: {error.strerror}", file=sys.stderr)
+        return EXIT_FAILED
     return exit_code
+
+
+def _make_printable() -> None:
+    """Standard output may be closed (``>&-``), or know no letters but ASCII: neither is a reason to end."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _parser() -> argparse.ArgumentParser:

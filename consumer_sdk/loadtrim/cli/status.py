@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         asyncio.run(watch(connection, args.group, EVERY_SECONDS if args.every is None else args.every, screen))
     except KeyboardInterrupt:
-        print()  # The prompt of a shell begins a line.
+        print(file=sys.stderr)  # The prompt of a shell begins a line.
     return EXIT_DONE
 
 

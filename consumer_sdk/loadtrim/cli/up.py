@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import re
 import signal
 import sys
@@ -26,6 +25,7 @@ from loadtrim.orchestrator.orchestrator import CommandNotFoundError, LocalOrches
 from loadtrim.orchestrator.supervisor import INSTANCES_MAX
 from loadtrim_agent.observability.text import duration, number
 
+from .printing import LinePrinter
 from .text import group_line
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ FAILURES_MAX = 6
 """All instances ending right after their start so many times in a row: there is no point in going on."""
 GROUP_LINE_SECONDS = 10.0
 LOOK_SECONDS = 0.25
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_SECONDS = 30.0
 """A process that ended is looked for among the members for so long. Chosen: three default session timeouts."""
 RICH_MISSING = "loadtrim up: the live view needs rich (pip install rich); going on with plain lines"
@@ -60,10 +61,10 @@ def add_parser(subparsers: SubParsers) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--stop-timeout", type=_seconds, metavar="S",
-        help="seconds from SIGTERM to SIGKILL (default: LOADTRIM_DRAIN_SECONDS and 5 more)",
+        help="seconds from SIGTERM to SIGKILL (default: LOADTRIM_DRAIN_SECONDS, LOADTRIM_EXIT_SECONDS and 5 more)",
     )  # fmt: skip
     parser.add_argument(
-        "--name", metavar="NAME", help="instances are NAME-1, NAME-2, ... (default: the command's name)"
+        "--name", type=_name, metavar="NAME", help="instances are NAME-1, NAME-2, ... (default: the command's name)"
     )
     parser.add_argument(
         "--log-dir", type=Path, metavar="DIR", help="a log per instance there (default: a new one in /tmp)"
@@ -90,7 +91,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"--min {least} is more than --max {most}.", "No number of replicas is both.", "Give --min <= --max."
         )
-    return asyncio.run(_Session(args, connection_from(args)).run())
+    return asyncio.run(_run(args, connection_from(args)))
+
+
+async def _run(args: argparse.Namespace, connection: Connection) -> int:
+    session = _Session(args, connection)
+    try:
+        return await session.run()
+    finally:
+        session.close()
 
 
 def default_name(command: Sequence[str]) -> str:
@@ -116,6 +125,7 @@ class _Session:
         self._exits: list[OrchestratorEvent] = []
         """Processes that ended and were not seen as members yet."""
         self._last_words = ""
+        self._printer = LinePrinter(asyncio.get_running_loop(), self._stop.set)
         live = None if args.plain or args.json or not sys.stdout.isatty() else _live_module()
         self._live: Any = live
         self._orchestrator = LocalOrchestrator(args.command, self._options(plain=live is None), self._on_event)
@@ -124,7 +134,9 @@ class _Session:
         """Until a signal, or until nothing comes up; returns the exit code."""
         self._started_at = time.time()
         loop = asyncio.get_running_loop()
-        for number_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # What was ignored at the start stays so: `nohup`, and Ctrl-C in a shell's background job.
+        heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        for number_ in heard:
             loop.add_signal_handler(number_, self._on_signal)
         try:
             async with self._orchestrator as up, self._showing():
@@ -136,7 +148,7 @@ class _Session:
                 f"{error}.", "Nothing was started.", "The command comes after two dashes: -- COMMAND"
             ) from error
         finally:
-            for number_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number_ in heard:
                 loop.remove_signal_handler(number_)
             await self._ended.close()
         self._say_end()
@@ -160,7 +172,7 @@ class _Session:
     async def _until_stopped(self, up: LocalOrchestrator) -> bool:
         """Return whether it ended because nothing comes up."""
         said_at = time.monotonic()
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not up.over:
             if up.failing(FAILURES_MAX):
                 return True
             self._tell_exits()
@@ -259,6 +271,14 @@ class _Session:
             self._say(words, {"kind": "told", "at": time.time(), "text": words})
 
     def _on_line(self, instance: str, line: str) -> None:
+        lost = self._printer.lost
+        if not self._printer.has_room:
+            self._printer.lost += 1
+            return
+        if lost:
+            self._printer.lost = 0
+            words = f"{lost} lines of instances are left out here: whoever reads this is too slow"
+            self._say(words, {"kind": "left_out", "at": time.time(), "lines": lost})
         body = {"kind": "output", "at": time.time(), "instance": instance, "line": line}
         self._say(line, body, instance)
 
@@ -303,18 +323,17 @@ class _Session:
         )
 
     def _say(self, words: str, body: dict[str, Any], who: str = "loadtrim") -> None:
-        try:
-            if self._args.json:
-                print(msgspec.json.encode(body).decode(), flush=True)
-            elif self._live is None:
-                width = max(len("loadtrim"), len(self._orchestrator.options.name) + 3)
-                print(f"{who:<{width}} | {words}", flush=True)
-            else:
-                print(f"loadtrim up: {words}", flush=True)
-        except BrokenPipeError:
-            # Nobody reads any more: end, and keep the interpreter from complaining at its exit.
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-            self._stop.set()
+        if self._args.json:
+            self._printer.print(msgspec.json.encode(body).decode())
+        elif self._live is None:
+            width = max(len("loadtrim"), len(self._orchestrator.options.name) + 3)
+            self._printer.print(f"{who:<{width}} | {words}")
+        else:
+            self._printer.print(f"loadtrim up: {words}")
+
+    def close(self) -> None:
+        """Wait for what is still to be printed."""
+        self._printer.close()
 
 
 def _event_body(event: OrchestratorEvent) -> dict[str, Any]:
@@ -339,6 +358,13 @@ def _live_module() -> Any:
         print(RICH_MISSING, file=sys.stderr)
         return None
     return live
+
+
+def _name(text: str) -> str:
+    try:
+        return OrchestratorOptions(name=text).name
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _replicas(text: str) -> int:

@@ -23,16 +23,20 @@ class EventLog:
 
     def __init__(self, on_event: Callable[[OrchestratorEvent], None] | None) -> None:
         self._on_event = on_event
-        self.epoch = 0.0
-        """Seconds from the loop's clock to the wall's. Invariant: 0 until :meth:`start`."""
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
         """Take the running loop's clock."""
         self._loop = asyncio.get_running_loop()
-        self.epoch = time.time() - self._loop.time()
+
+    @property
+    def epoch(self) -> float:
+        """Seconds from the loop's clock to the wall's, as of now: the one may be set, the other stands in a suspend."""
+        return time.time() - self.now()
 
     def now(self) -> float:
         """Return the loop's time, seconds."""
+        assert self._loop is not None
         return self._loop.time()
 
     def emit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ class OrchestratorOptions:
     startup_delay_seconds: float = 0.0
     """Waited before every start but the first ones."""
     stop_seconds: float | None = None
-    """From SIGTERM to SIGKILL; None: ``LOADTRIM_DRAIN_SECONDS`` (20) and 5 s more."""
+    """From SIGTERM to SIGKILL; None: ``LOADTRIM_DRAIN_SECONDS`` (20), ``LOADTRIM_EXIT_SECONDS`` (5) and 5 s more."""
     surplus_seconds: float = 30.0
     """An instance more than wanted that no plan names is ended after this time."""
     backoff_seconds: float = 0.5
@@ -94,6 +95,12 @@ class OrchestratorOptions:
     """One file per instance; None: a new temporary directory (none is made when lines go to ``on_line``)."""
     on_line: Callable[[str, str], None] | None = None
     """Called with (instance, line) for what instances print; None: it goes to the log files only."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", self.name):
+            raise ValueError(
+                f"instances cannot be called {self.name!r}: letters, digits, . _ and - name their logs too"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 STOP_MARGIN_SECONDS = 5.0
-"""Added to the drain time: to commit, to hand over and to leave."""
+"""Added to the drain and the exit time: a program ends by itself within 4 s more (``loadtrim.signals``)."""
 
 _log = logging.getLogger("loadtrim.up")
 
@@ -153,6 +153,11 @@ class LocalOrchestrator:
     def failing(self, failures: int) -> bool:
         """Return whether nothing runs because every instance ended by itself so many times right after its start."""
         return self._supervisor.failing(failures)
+
+    @property
+    def over(self) -> bool:
+        """Return whether all instances have ended and none is started any more."""
+        return self._main is None or self._main.done()
 
     def describe(self) -> dict[str, Any]:
         """The state as JSON-able values: what ``GET`` on the webhook answers."""
@@ -297,9 +302,9 @@ class LocalOrchestrator:
 
     async def _run(self, name: str) -> None:
         """Run one process, from its start until it is reaped."""
-        self._processes.open_output(name)
         asked_at = next(each.asked_at for each in self.instances if each.name == name)
         try:
+            self._processes.open_output(name)
             env = _instance_env(self._env, self.options, name, asked_at, self)
             process = await self._processes.start(name, env)
         except OSError as error:
@@ -329,8 +334,9 @@ class LocalOrchestrator:
             return Reply(HTTPStatus.CONFLICT, {"outcome": outcome.value, "error": "a newer plan was accepted"})
         if before is None or (before.replicas, before.victims) != (request.replicas, request.victims):
             self._events.emit(EventKind.PLAN, _plan_in_words(request))
-        if self._main is not None and not self._main.done():
-            self._feed(PlanEvent(now, request))
+        if self.over:
+            return Reply(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "this orchestrator has ended its instances"})
+        self._feed(PlanEvent(now, request))
         return Reply(HTTPStatus.OK, {"outcome": outcome.value, **self.describe()})
 
     def _tell_changed(self) -> None:
@@ -341,9 +347,10 @@ class LocalOrchestrator:
 def _supervisor_config(options: OrchestratorOptions, env: Mapping[str, str]) -> SupervisorConfig:
     stop_seconds = options.stop_seconds
     if stop_seconds is None:
-        # The instances read the same variable and refuse the same values; no drain of theirs is to be cut short.
-        own = {name: text for name, text in env.items() if name == "LOADTRIM_DRAIN_SECONDS"}
-        stop_seconds = Settings.from_env(own).drain_seconds + STOP_MARGIN_SECONDS
+        # The instances read the same variable and refuse the same values; no end of theirs is to be cut short.
+        own = {name: text for name, text in env.items() if name in ("LOADTRIM_DRAIN_SECONDS", "LOADTRIM_EXIT_SECONDS")}
+        settings = Settings.from_env(own)
+        stop_seconds = settings.drain_seconds + settings.exit_seconds + STOP_MARGIN_SECONDS
     return SupervisorConfig(
         name=options.name,
         replicas=options.replicas,
@@ -384,9 +391,17 @@ def _plan_in_words(request: WantedState) -> str:
     return f"{request.group} wants {counted(request.replicas, 'replica')}{victims}{reason}"
 
 
+def _signal_name(number: int) -> str:
+    """Return SIGTERM for 15. Those for real time have numbers only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def _ending(code: int, ran_seconds: float, last_line: str) -> str:
     if code < 0:
-        how = f"ended by {signal.Signals(-code).name}"
+        how = f"ended by {_signal_name(-code)}"
     else:
         how = f"ended with code {code}"
     said = f"; it said last: {last_line}" if code > 0 and last_line else ""

@@ -55,6 +55,7 @@ class PipedOutput(Output):
     """Passes lines to a callback, and copies them to the log file where there is one."""
 
     def __init__(self, name: str, path: Path | None, on_line: Callable[[str, str], None]) -> None:
+        self._log = None if path is None else path.open("ab", buffering=0)
         self._read_fd, write_fd = os.pipe()
         super().__init__(path, write_fd)
         self._name = name
@@ -80,19 +81,29 @@ class PipedOutput(Output):
         )
         pending = b""
         try:
-            with contextlib.ExitStack() as files:
-                log = files.enter_context(self.path.open("ab", buffering=0)) if self.path else None
-                while chunk := await reader.read(LINE_BYTES_MAX):
-                    if log:
-                        log.write(chunk)
-                    self._tail = (self._tail + chunk)[-TAIL_BYTES:]
-                    *lines, pending = (pending + chunk).split(b"\n")
-                    if len(pending) >= LINE_BYTES_MAX:
-                        lines, pending = [*lines, pending], b""
-                    self._pass_on(lines)
+            while chunk := await reader.read(LINE_BYTES_MAX):
+                self._keep(chunk)
+                self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+                *lines, pending = (pending + chunk).split(b"\n")
+                if len(pending) >= LINE_BYTES_MAX:
+                    lines, pending = [*lines, pending], b""
+                self._pass_on(lines)
         finally:
             self._pass_on([pending] if pending else [])
             transport.close()
+            if self._log is not None:
+                self._log.close()
+
+    def _keep(self, chunk: bytes) -> None:
+        """Write to the log, where there is one. A full disk does not end what prints."""
+        if self._log is None:
+            return
+        try:
+            self._log.write(chunk)
+        except OSError as error:
+            _log.warning("%s: what %s prints is not kept any more: %s", self.path, self._name, error)
+            self._log.close()
+            self._log = None
 
     def _pass_on(self, lines: list[bytes]) -> None:
         for line in lines:

@@ -21,6 +21,7 @@ from .supervisor import Instance
 __all__ = ["InstanceProcesses"]
 
 GUARD_END_SECONDS = 10.0
+GROUP_LOOK_SECONDS = 0.05
 
 
 class InstanceProcesses:
@@ -40,6 +41,8 @@ class InstanceProcesses:
         self._outputs: dict[str, Output] = {}
         self._early_signals: dict[str, int] = {}
         """Signals for instances whose process is just being made."""
+        self._asked: set[str] = set()
+        """Instances whose process was asked to end."""
 
     @property
     def running(self) -> bool:
@@ -119,7 +122,13 @@ class InstanceProcesses:
     # -- one process ---------------------------------------------------------------------------------------------
 
     def open_output(self, name: str) -> None:
-        """Open what the instance's next process prints into."""
+        """Open what the instance's next process prints into.
+
+        Raises:
+            OSError: its log cannot be written.
+        """
+        if self.log_directory is not None:  # Whoever tidies /tmp may have removed it.
+            self.log_directory.mkdir(parents=True, exist_ok=True)
         self._outputs[name] = open_output(name, self.log_directory, self._options.on_line)
 
     async def start(self, name: str, env: Mapping[str, str]) -> asyncio.subprocess.Process:
@@ -157,14 +166,24 @@ class InstanceProcesses:
             output.handed_over()
 
     async def wait(self, name: str) -> int:
-        """Wait for the process's end and return its exit code, negative for a signal."""
+        """Wait for the process's end and return its exit code, negative for a signal.
+
+        Where it was asked to end, what it started is asked as well, and waited for: a shell dies of the SIGTERM that
+        the consumer that it runs has not heard of.
+        """
         process = self._processes[name]
         try:
-            return await process.wait()
+            code = await process.wait()
+            if name in self._asked and _group_lives(process.pid):
+                _signal_group(process.pid, signal.SIGTERM)
+                while _group_lives(process.pid):  # noqa: ASYNC110 - other processes tell no event
+                    await asyncio.sleep(GROUP_LOOK_SECONDS)
+            return code
         finally:
             # What the command started and left behind ends with it; on cancellation the command itself does.
-            _kill_group(process.pid)
+            _signal_group(process.pid, signal.SIGKILL)
             del self._processes[name]
+            self._asked.discard(name)
             with contextlib.suppress(OSError):
                 os.write(self._register_fd, b"-%d\n" % process.pid)
 
@@ -180,8 +199,9 @@ class InstanceProcesses:
         if process is None:
             self._early_signals[name] = number
         elif number == signal.SIGKILL:
-            _kill_group(process.pid)
+            _signal_group(process.pid, number)
         else:
+            self._asked.add(name)
             self.signal(name, number)
 
     def signal(self, name: str, number: int) -> bool:
@@ -194,6 +214,27 @@ class InstanceProcesses:
         return True
 
 
-def _kill_group(process_id: int) -> None:
-    with contextlib.suppress(OSError):
-        os.killpg(process_id, signal.SIGKILL)
+def _signal_group(group_id: int, number: int) -> bool:
+    """Send a signal to all processes of a group; return False where there is none."""
+    try:
+        os.killpg(group_id, number)
+    except OSError:
+        return False
+    return True
+
+
+def _group_lives(group_id: int) -> bool:
+    """Return whether a process of the group has not ended. One that has and that nobody reaps counts as ended."""
+    if not _signal_group(group_id, 0):
+        return False
+    states = [state for group, state in map(_group_and_state, Path("/proc").glob("[0-9]*/stat")) if group == group_id]
+    return not states or any(state not in "ZX" for state in states)  # without /proc the group's word counts
+
+
+def _group_and_state(stat: Path) -> tuple[int, str]:
+    """Return a process's group and the letter of its state (proc(5)); 0 where it has ended meanwhile."""
+    try:
+        state, _, group, *_ = stat.read_text(errors="replace").rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return 0, "X"
+    return int(group), state

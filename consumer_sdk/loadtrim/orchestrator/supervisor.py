@@ -272,6 +272,8 @@ class Supervisor:
     _surplus_since: float | None = None
     _stopping: bool = False
     _begun: bool = False
+    _came_up: bool = False
+    """An instance has run for ``settle_seconds``: the command works, and what ends it passes."""
     _commands: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -310,9 +312,11 @@ class Supervisor:
         return min(times, default=None)
 
     def failing(self, failures: int) -> bool:
-        """Return whether nothing runs, and every instance ended by itself so many times right after its start."""
+        """Return whether nothing runs or ever did, and every instance ended right after its start so many times."""
         instances = self._instances.values()
-        return bool(instances) and all(each.phase is Phase.WAITING and each.failures >= failures for each in instances)
+        if self._came_up or not instances:
+            return False
+        return all(each.phase is Phase.WAITING and each.failures >= failures for each in instances)
 
     def judge(self, request: WantedState, now: float) -> PlanOutcome:
         """Return what a plan would be taken for; change nothing."""
@@ -358,12 +362,12 @@ class Supervisor:
         self._order[request.group] = self._plans[request.group] = _Accepted(request, now)
 
     def _exited(self, now: float, name: str) -> None:
-        instance = self._instances[name]
+        instance, config = self._instances[name], self.config
+        settled = instance.started_at is not None and now - instance.started_at >= config.settle_seconds
+        self._came_up |= settled
         if instance.phase is not Phase.RUNNING or self._stopping:
             del self._instances[name]
             return
-        config = self.config
-        settled = instance.started_at is not None and now - instance.started_at >= config.settle_seconds
         failures = 1 if settled else instance.failures + 1
         # The exponent is bounded so that a loop of crashes that lasts for days does not overflow a float.
         pause = min(config.backoff_seconds * 2.0 ** min(failures - 1, 30), config.backoff_seconds_max)

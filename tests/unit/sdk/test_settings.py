@@ -24,6 +24,18 @@ def test_every_policy_that_a_group_can_follow_may_be_chosen(name: str) -> None:
     assert Settings.from_env({"LOADTRIM_POLICY": name}).policy == name
 
 
+def test_one_setting_is_changed_and_the_others_are_the_environments() -> None:
+    """A second consumer of a process that does not scale had the defaults of all other settings, bounds too."""
+    environ = {"LOADTRIM_MAX_REPLICAS": "7", "LOADTRIM_SCALER_URL": "http://127.0.0.1:1/", "LOADTRIM_SLA_SECONDS": "3"}
+    changed = Settings.from_env(environ, scaler="none", sla_seconds=0.5)
+    assert (changed.max_replicas, changed.scaler, changed.sla_seconds) == (7, "none", 0.5)
+    assert Settings.from_env(environ, scaler_url="").scaler == "none"
+    with pytest.raises(SettingsError, match="LOADTRIM_SLA_SECONDS=-1"):
+        Settings.from_env(environ, sla_seconds=-1)
+    with pytest.raises(TypeError, match="replica_max"):
+        Settings.from_env(environ, replica_max=7)
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

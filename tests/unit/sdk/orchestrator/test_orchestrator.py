@@ -185,6 +185,16 @@ async def test_an_instance_killed_from_outside_comes_back_under_its_name() -> No
         assert not up.signal("pay-9", signal.SIGKILL)
 
 
+@pytest.mark.parametrize(
+    ("env", "seconds"),
+    [({}, 30.0), ({"LOADTRIM_DRAIN_SECONDS": "2", "LOADTRIM_EXIT_SECONDS": "40"}, 47.0)],
+)
+def test_nobody_is_killed_before_a_program_has_had_its_time_to_end(env: dict[str, str], seconds: float) -> None:
+    """It was the drain and 5 s: who raised the time to exit was killed all the same."""
+    up = LocalOrchestrator(command(STUBBORN), OrchestratorOptions(env=env))
+    assert up._supervisor.config.stop_seconds == seconds
+
+
 @pytest.mark.slow
 async def test_who_does_not_end_is_killed_with_all_it_started() -> None:
     lines = Lines()

@@ -153,6 +153,19 @@ def test_failing_is_when_nothing_comes_up() -> None:
     assert not supervisor.failing(2)
 
 
+def test_a_command_that_has_worked_is_started_again_for_ever() -> None:
+    """A database was away for 20 s, and after days the whole service was given up."""
+    supervisor = begun(1, settle_seconds=10.0)
+    now = 10.0
+    for _ in range(20):
+        supervisor.handle(ExitedEvent(now, "pay-1"))
+        assert not supervisor.failing(2)
+        due = supervisor.next_due
+        assert due is not None
+        assert kinds(supervisor.handle(TickEvent(due))) == [(StartCommand, "pay-1")]
+        now = due + 0.1
+
+
 def test_the_start_up_delay_counts_for_every_later_start() -> None:
     supervisor = begun(1, startup_delay_seconds=5.0)
     assert supervisor.handle(PlanEvent(1.0, plan(2))) == [WaitCommand("pay-2", 5.0, "start-up delay")]
