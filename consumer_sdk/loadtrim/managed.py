@@ -127,6 +127,11 @@ class ManagedConsumer:
 
     async def start(self) -> None:
         link = self.link
+        if asyncio.get_running_loop() is not self._user_loop:
+            raise IllegalStateError(
+                "start() is called in another event loop than the consumer was made for, in which its records and "
+                "listener's calls would wait for ever. Make the consumer in the coroutine that starts it."
+            )
         if link.thread is not None or self._stopping is not None:
             raise IllegalStateError("start() was called twice, or after stop(); make a new consumer")
         if link.agent is not None:  # of a start that failed
@@ -239,7 +244,11 @@ class ManagedConsumer:
             watch.raise_error(wanted)
             if not wanted:
                 buffer.hand.asked(caller)
-            record = buffer.take_one(wanted)
+            try:
+                record = buffer.take_one(wanted)
+            except Exception:
+                await asyncio.sleep(0)  # A loop that takes errors for passing ones lets others run.
+                raise
             if record is not None:
                 buffer.hand.taken(caller)
                 return record
@@ -273,7 +282,11 @@ class ManagedConsumer:
             watch.raise_error(wanted)
             if not wanted:
                 buffer.hand.asked(caller)
-            taken = buffer.take_many(wanted, limit)
+            try:
+                taken = buffer.take_many(wanted, limit)
+            except Exception:
+                await asyncio.sleep(0)
+                raise
             buffer.hand.taken(caller)
             if ending:
                 raise ConsumerStoppedError()

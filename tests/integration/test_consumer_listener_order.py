@@ -37,6 +37,8 @@ class FixedFetcher:
     def drop(self, partition: Partition) -> None:
         self.taken.discard(partition)
 
+    def reset(self, partition: Partition) -> None: ...
+
     def position(self, partition: Partition) -> int | None:
         return None
 

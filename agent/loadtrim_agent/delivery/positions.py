@@ -52,7 +52,10 @@ class StreamPositions:
         # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
         exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
         if done is None:
-            return None
+            reset = self._fetcher.reset(stream.partition)
+            if reset is None or not reset.first:
+                return None
+            done = handed_out  # Nothing was handed out. Where it goes on must not be looked up again after a stop.
         # What user code gave up with is not in hand, and not done either: its offset has been handed out.
         if exhausted and in_hand is None and done == handed_out and not stream.seeking:
             behind = self._behind(stream, done)
@@ -69,8 +72,12 @@ class StreamPositions:
         """
         if stream.partition in self._opener.without_offset:
             raise NoOffsetForPartitionError(TopicPartition(*stream.partition))
-        exhausted, position = stream.exhausted, stream.position
-        return self._behind(stream, position) if exhausted and not stream.seeking else position
+        return self.behind(stream, stream.position)
+
+    def behind(self, stream: Stream, handed_out: int) -> int:
+        """Everything before ``handed_out`` was handed out: past what the log holds no records of, where that is all."""
+        all_of_it = stream.exhausted and handed_out == stream.position
+        return self._behind(stream, handed_out) if all_of_it and not stream.seeking else handed_out
 
     async def position_of(self, partition: Partition) -> int:
         """Return the offset delivered next, as :meth:`position`.
@@ -84,8 +91,12 @@ class StreamPositions:
         return self.position(stream)
 
     def _behind(self, stream: Stream, offset: int) -> int:
-        """Everything before ``offset`` was handed out: past control records and what was compacted away behind it."""
-        behind = self._fetcher.position(stream.partition)
-        if behind is not None and behind > offset and self._buffer.streams.get(stream.partition) is stream:
-            return behind
-        return offset
+        """Everything before ``offset`` was handed out: past control records and what was compacted away behind it.
+
+        Where ``auto_offset_reset`` has gone on from there it is there, also before: in a log that was made anew, say.
+        """
+        behind, reset = self._fetcher.position(stream.partition), self._fetcher.reset(stream.partition)
+        if behind is None or self._buffer.streams.get(stream.partition) is not stream:
+            return offset
+        elsewhere = reset is not None and reset.before >= offset
+        return behind if behind > offset or elsewhere else offset

@@ -196,7 +196,11 @@ class RecordBuffer:
             stream = self.turns.current(wanted)
             if stream is None:
                 return None
-            record = self._peek(stream, self.turns.unpacked_at_a_time)
+            try:
+                record = self._peek(stream, self.turns.unpacked_at_a_time)
+            except Exception:
+                self.turns.next()  # The others come before it is asked again.
+                raise
             if record is None or not self._announce(stream, record.offset):
                 self.turns.next()
                 continue
@@ -238,6 +242,7 @@ class RecordBuffer:
         now = boot_time()
         self.asked(now, wanted)
         taken: dict[Partition, list[Any]] = {}
+        streams: list[Stream] = []
         if now >= self.lease_until or self.closing:
             return taken
         limit = left = max_records if max_records is not None else BATCH_RECORDS
@@ -245,16 +250,23 @@ class RecordBuffer:
             stream = self.turns.current(wanted)
             if stream is None or left == 0 or stream.partition in taken:
                 break  # the last: its turn has come round again, and more was fetched meanwhile
-            records = self._take_batch(stream, left, now)
+            try:
+                records = self._take_batch(stream, left, now)
+            except Exception:
+                self.turns.next()  # The others come before it is asked again.
+                if not taken:
+                    raise
+                break  # What was taken is handed out. The error comes again when it is asked next.
             if records:
                 taken[stream.partition] = records
+                streams.append(stream)
                 left -= len(records)
             # A batch ends at a bound: the stream is through when all of the batch is done.
             if records and self.turns.bounds.until and self.turns.bounds.holds(stream):
                 break
             self.turns.next()
-        for partition in taken:
-            self.streams[partition].batch_of(limit - left, limit)
+        for stream in streams:
+            stream.batch_of(limit - left, limit)
         self.hand.taken()
         return taken
 
@@ -273,7 +285,7 @@ class RecordBuffer:
                 if not more:
                     break
                 self._read(stream, more, records, stamps)
-        except BaseException:
+        except Exception:
             if not records:
                 self._withdraw(stream)
                 raise
@@ -411,4 +423,6 @@ class RecordBuffer:
             return self._deserializer.apply(record)
         except BaseException:
             self._withdraw(stream)
+            self._run = None
+            self.turns.next()  # The others come before it is asked again.
             raise

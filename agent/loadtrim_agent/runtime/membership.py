@@ -259,7 +259,8 @@ class UserCommits:
 
         Args:
             offsets: (offset, metadata) per partition.
-            named: user code named the partitions; otherwise one that was just given away is passed over.
+            named: user code named the partitions. Otherwise one that was just given away is passed over, and what
+                holds no records for user code behind an offset is committed too.
 
         Raises:
             CommitFailedError: a partition is not this member's any more. KafkaError: the broker refused.
@@ -274,6 +275,8 @@ class UserCommits:
                 continue
             if stream is None:
                 raise IllegalStateError(f"Partition {partition} is not assigned")
+            if not named:
+                offset = self._partitions.positions.behind(stream, offset)
             wanted[partition] = e.OffsetCommit(acquisition_id=stream.acquisition_id, offset=offset, metadata=metadata)
         if not wanted:
             return

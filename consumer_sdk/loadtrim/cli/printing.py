@@ -1,8 +1,7 @@
-"""Lines that are printed in a thread of their own, so that nothing waits for whoever reads them.
+"""Lines are printed in a thread of their own, so that nothing waits for whoever reads them.
 
-``loadtrim up | less`` reads a screen, and no more until a key is pressed. What is printed on the event loop would keep
-the orchestrator from its signals and its plans as long, and what instances print would fill their pipes until they
-stand still.
+``loadtrim up | less`` reads a screen, and no more until a key is pressed. For as long a line on the event loop would
+keep the orchestrator from its signals and plans. Instances would fill their pipes, and stand still.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from .instances import EventKind, OrchestratorEvent
 
-__all__ = ["EventLog"]
+__all__ = ["Changes", "EventLog"]
 
 _log = logging.getLogger("loadtrim.up")
 
@@ -64,3 +64,19 @@ class EventLog:
             self._on_event(event)
         except Exception:
             _log.exception("what on_event does with %s failed; the orchestrator goes on", event)
+
+
+class Changes:
+    """Wakes everybody who waits for the next change."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def tell(self) -> None:
+        """Something has changed."""
+        told, self._next = self._next, asyncio.Event()
+        told.set()
+
+    async def next(self) -> None:
+        """Wait until something changes."""
+        await self._next.wait()

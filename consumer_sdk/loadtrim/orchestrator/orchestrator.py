@@ -21,7 +21,7 @@ from loadtrim.settings import Settings
 from loadtrim_agent.common.host import REQUESTED_AT, start_mark
 from loadtrim_agent.observability.text import counted
 
-from .events import EventLog
+from .events import Changes, EventLog
 from .instances import CommandNotFoundError, EventKind, InstanceInfo, OrchestratorEvent, OrchestratorOptions
 from .processes import InstanceProcesses
 from .supervisor import (
@@ -100,7 +100,7 @@ class LocalOrchestrator:
         self._usage = InstanceUsage()
         self._webhook = Webhook(self.token, self)
         self._processes = InstanceProcesses(self.command, self.options)
-        self._changed = asyncio.Event()
+        self._changes = Changes()
         self._main: asyncio.Task[None] | None = None
 
     @property
@@ -208,7 +208,7 @@ class LocalOrchestrator:
                 if self._main.done():
                     self._main.result()
                     raise TimeoutError("everything has ended, so what is waited for cannot come any more")
-                await self._changed.wait()
+                await self._changes.next()
 
     async def stop(self) -> None:
         """End all instances in order and return when they are gone. May be called again.
@@ -244,7 +244,7 @@ class LocalOrchestrator:
         await self._webhook.start()
         await self._processes.start_guard()
         self._main = asyncio.create_task(self._supervise(), name="loadtrim up")
-        self._main.add_done_callback(lambda _: self._tell_changed())
+        self._main.add_done_callback(lambda _: self._changes.tell())
         # The first instances are asked for before the block is entered.
         await asyncio.sleep(0)
         return self
@@ -264,22 +264,21 @@ class LocalOrchestrator:
             due = self._tasks.create_task(self._tick_when_due(), name="due")
             self._feed(TickEvent(self._events.now()))
             while not self._supervisor.finished or self._processes.running:
-                await self._changed.wait()
+                await self._changes.next()
             due.cancel()
 
     async def _tick_when_due(self) -> None:
         while True:
-            changed = self._changed
             try:
                 async with asyncio.timeout_at(self._supervisor.next_due):
-                    await changed.wait()
+                    await self._changes.next()
             except TimeoutError:
                 self._feed(TickEvent(self._events.now()))
 
     def _feed(self, event: Event) -> None:
         for command in self._supervisor.handle(event):
             self._execute(command, event.now)
-        self._tell_changed()
+        self._changes.tell()
 
     def _execute(self, command: Command, now: float) -> None:
         match command:
@@ -315,7 +314,7 @@ class LocalOrchestrator:
         started_at = self._events.now()
         self._usage.started(name, started_at)
         self._events.emit(EventKind.STARTED, f"started, process {process.pid}", name, process.pid)
-        self._tell_changed()
+        self._changes.tell()
         code = await self._processes.wait(name)
         ended_at = self._events.now()
         self._usage.ended(name, ended_at)
@@ -338,10 +337,6 @@ class LocalOrchestrator:
             return Reply(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "this orchestrator has ended its instances"})
         self._feed(PlanEvent(now, request))
         return Reply(HTTPStatus.OK, {"outcome": outcome.value, **self.describe()})
-
-    def _tell_changed(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
 
 
 def _supervisor_config(options: OrchestratorOptions, env: Mapping[str, str]) -> SupervisorConfig:

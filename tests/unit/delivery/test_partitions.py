@@ -20,6 +20,7 @@ from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.partitions import DeliveryParts, Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
+from loadtrim_agent.kafka.fetch.state import Reset
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.runtime.observer import AgentObserver
@@ -35,6 +36,7 @@ class QuietFetcher:
         self.looked_up: dict[Partition, asyncio.Future[int]] = {}
         self.taken: dict[Partition, int] = {}
         self.positions: dict[Partition, int] = {}
+        self.resets: dict[Partition, Reset] = {}
         self.resets_to_none = False
         """``auto_offset_reset=none``."""
 
@@ -42,6 +44,9 @@ class QuietFetcher:
         self.taken[partition] = offset
 
     def drop(self, partition: Partition) -> None: ...
+
+    def reset(self, partition: Partition) -> Reset | None:
+        return self.resets.get(partition)
 
     def position(self, partition: Partition) -> int | None:
         return self.positions.get(partition)
@@ -498,6 +503,31 @@ async def test_what_may_be_committed_does_not_go_back_when_the_next_records_come
     assert positions.done_offset(stream) == 17, "it is in hand"
     assert house.buffer.take_one() is None
     assert positions.done_offset(stream) == 18
+
+
+@pytest.mark.parametrize("behind", [0, 200], ids=["the log was made anew", "its beginning has expired"])
+async def test_where_the_log_goes_on_may_be_committed_though_nothing_came(behind: int) -> None:
+    """The offset that was out of range stayed, and what came until the next start was passed over."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream, positions = house.buffer.streams[FIRST], house.partitions.positions
+    house.fetcher.positions[FIRST], house.fetcher.resets[FIRST] = behind, Reset(1, first=False)
+    assert positions.done_offset(stream) is None, "it is in hand"
+    assert house.buffer.take_one() is None
+    assert (positions.position(stream), positions.done_offset(stream)) == (behind, behind)
+
+
+async def test_where_the_log_goes_on_may_be_committed_though_nothing_ever_came() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream, positions = house.buffer.streams[FIRST], house.partitions.positions
+    stream.forget_hand()  # given up
+    house.fetcher.positions[FIRST] = 200
+    assert positions.done_offset(stream) is None
+    house.fetcher.resets[FIRST] = Reset(1, first=False)
+    assert positions.done_offset(stream) is None, "a record that was given up is handed out again"
+    house.fetcher.resets[FIRST] = Reset(1, first=True)
+    assert positions.done_offset(stream) == 200, "nothing was given since it was fetched from there"
 
 
 @pytest.mark.parametrize("offset", [0, 1])

@@ -60,6 +60,8 @@ class Logs:
         self.dropped.append(partition)
         self.positions.pop(partition)
 
+    def reset(self, partition: Partition) -> None: ...
+
     def position(self, partition: Partition) -> int | None:
         return self.positions.get(partition)
 

@@ -452,3 +452,56 @@ async def test_offsets_are_not_noted_where_they_are_of_no_use() -> None:
     while buffer.take_one():
         ...
     assert [entry.offsets for entry in buffer.streams[ONE].take_finished()] == [()]
+
+
+def refusing(*values: bytes, error: type[BaseException] = ValueError) -> Any:
+    def deserialize(value: bytes) -> bytes:
+        if value in values:
+            raise error("poison")
+        return value
+
+    return deserialize
+
+
+@pytest.mark.parametrize(("poison", "well"), [(b"0", TWO), (b"10", ONE)])
+async def test_what_one_partition_raises_takes_no_record_of_another(poison: bytes, well: Partition) -> None:
+    """What had been taken of the first one was thrown away, and done with the next call."""
+    buffer = handout_of(ONE, value_deserializer=refusing(poison))
+    buffer.put(two := Stream(TWO, 1, 10))
+    two.running = True
+    buffer.feed(two, chunk(TWO, 10))
+    found, raised = [], 0
+    for _ in range(4):
+        try:
+            found += [len(records) for records in buffer.take_many((), 100).values()]
+        except ValueError:
+            raised += 1
+    assert found == [3]
+    assert raised >= 2
+    (ill,) = {ONE, TWO} - {well}
+    assert buffer.streams[well].done == buffer.streams[well].position
+    assert (buffer.streams[ill].done, buffer.streams[ill].in_hand) == (None, None)
+
+
+async def test_what_cannot_be_deserialized_keeps_no_other_partition_waiting() -> None:
+    buffer = handout_of(ONE, TWO, value_deserializer=refusing(b"0", b"1"))
+    buffer.seek(two := buffer.streams[TWO], 2)
+    two.clear()
+    two.seeks_answered = two.seeks
+    buffer.feed(two, chunk(TWO, 2, 3))
+    found, raised = [], 0
+    for _ in range(10):
+        try:
+            record = buffer.take_one()
+            found += [record.offset] if record is not None else []
+        except ValueError:
+            raised += 1
+    assert found == [2, 3, 4]
+    assert raised >= 2, "each time it is asked"
+
+
+async def test_an_interrupt_in_a_deserializer_goes_through() -> None:
+    buffer = handout_of(ONE, value_deserializer=refusing(b"1", error=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        buffer.take_many((), 100)
+    assert buffer.streams[ONE].done is None

@@ -121,7 +121,9 @@ class Office:
         streams = {p: Stream(p, v.acquisition_id, 0) for p, v in self.assigned.items()}
         partitions = SimpleNamespace(
             buffer=SimpleNamespace(streams=streams),
-            positions=SimpleNamespace(done_offset=lambda stream: done.get(stream.partition)),
+            positions=SimpleNamespace(
+                done_offset=lambda stream: done.get(stream.partition), behind=lambda stream, offset: offset
+            ),
         )
         self.commits = UserCommits(self, partitions, SimpleNamespace(unanswered_commits={}), None)  # type: ignore[arg-type]
 

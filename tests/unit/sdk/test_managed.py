@@ -329,6 +329,17 @@ async def test_a_signal_ends_the_iteration_though_the_users_loop_is_closed() -> 
     assert [release for _, release in agent.asked] == [True]
 
 
+def test_a_start_in_another_loop_is_refused() -> None:
+    """It hung, or ended for good with a loop that is closed."""
+
+    async def made() -> Consumer:
+        return make()
+
+    consumer = asyncio.run(made())
+    with pytest.raises(IllegalStateError, match="another event loop than the consumer was made for"):
+        asyncio.run(consumer.start())
+
+
 class NoThread(SameThread):
     """A thread that starts at once."""
 

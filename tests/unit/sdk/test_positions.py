@@ -9,14 +9,20 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
+from aiokafka.protocol.fetch import FetchResponse_v10
+from aiokafka.protocol.offset import OffsetResponse_v1
 from aiokafka.structs import TopicPartition
+from prometheus_client import CollectorRegistry
 
+from loadtrim import Consumer, Settings
 from loadtrim.positions import Positions
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
+from walks.broker import MemoryBroker, memory_broker
 
-AT = TopicPartition("orders", 0)
+TOPIC, GROUP = "orders", "walk"
+AT = TopicPartition(TOPIC, 0)
 
 
 class Transactions:
@@ -153,3 +159,77 @@ async def test_a_commit_of_partitions_that_are_not_owned_says_nothing() -> None:
         await positions_of(link).commit({AT: 5, TopicPartition("orders", 1): 2})
     assert stream.commits is not None
     assert not stream.commits.take()
+
+
+class CutLog:
+    """Partition 0 of a topic, whose records before an offset are gone."""
+
+    def __init__(self, broker: MemoryBroker, start: int) -> None:
+        self._broker, self._start = broker, start
+        broker.play(1, self._fetch)
+        broker.play(2, self._offsets)
+
+    def _fetch(self, request: Any) -> Any:
+        wanted = [at for topic, parts in request.topics for _, _, at, *_ in parts if topic == TOPIC]
+        if all(self._start <= at <= self._broker.end(TOPIC, 0) for at in wanted):
+            return None
+        refused = [(0, 1, -1, -1, -1, None, b"")]
+        return FetchResponse_v10(throttle_time_ms=0, error_code=0, session_id=0, topics=[(TOPIC, refused)])
+
+    def _offsets(self, request: Any) -> Any:
+        if [topic for topic, _ in request.topics] != [TOPIC]:
+            return None
+        ends = {-2: self._start, -1: self._broker.end(TOPIC, 0)}
+        return OffsetResponse_v1(topics=[(TOPIC, [(i, 0, -1, ends[at]) for i, at in request.topics[0][1]])])
+
+
+def consumer_of(broker: MemoryBroker, **options: Any) -> Consumer:
+    return Consumer(
+        TOPIC, bootstrap_servers=f"127.0.0.1:{broker.port}", group_id=GROUP, handle_signals=False,
+        settings=Settings(http="off"), registry=CollectorRegistry(), **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("manual", [False, True])
+@pytest.mark.parametrize(
+    ("there", "start", "committed", "reset", "goes_on"),
+    [(6, 4, 1, "latest", 6), (0, 0, 5, "earliest", 0)],
+    ids=["its beginning has expired", "the topic was made anew"],
+)
+async def test_where_an_offset_is_out_of_range_is_not_looked_up_again_after_a_stop(
+    there: int, start: int, committed: int, reset: str, goes_on: int, *, manual: bool
+) -> None:
+    """The old offset stayed committed, so that what came while nobody ran was passed over."""
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker:
+        if there:
+            await broker.send(TOPIC, 0, *[b"before"] * there)
+        CutLog(broker, start)
+        broker.groups[GROUP].committed[TOPIC, 0] = committed
+        found: list[int] = []
+        for _ in range(2):
+            consumer = consumer_of(broker, auto_offset_reset=reset, enable_auto_commit=not manual)
+            async with asyncio.timeout(20.0), consumer:
+                while await consumer.position(TopicPartition(TOPIC, 0)) != broker.end(TOPIC, 0):
+                    batches = await consumer.getmany(timeout_ms=100)
+                    found += [record.offset for records in batches.values() for record in records]
+                await consumer.getmany()  # What came before is done.
+                if manual:
+                    await consumer.commit()
+            if not found:
+                assert broker.committed(GROUP, TOPIC, 0) == goes_on
+                await broker.send(TOPIC, 0, b"meanwhile")
+        assert found == [goes_on]
+        assert broker.committed(GROUP, TOPIC, 0) == goes_on + 1
+
+
+async def test_a_record_that_comes_after_a_reset_and_is_given_up_is_not_committed() -> None:
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker:
+        CutLog(broker, 0)
+        broker.groups[GROUP].committed[TOPIC, 0] = 5
+        consumer = consumer_of(broker, auto_offset_reset="earliest", auto_commit_interval_ms=50)
+        async with asyncio.timeout(20.0), consumer:
+            while await consumer.position(AT) != 0:
+                await consumer.getmany(timeout_ms=50)
+            await broker.send(TOPIC, 0, b"given up")
+            assert (await consumer.getone()).offset == 0
+        assert broker.committed(GROUP, TOPIC, 0) == 0

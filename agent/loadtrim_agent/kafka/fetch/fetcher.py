@@ -25,7 +25,7 @@ from .fetch_settings import FetchSettings
 from .offsets import EARLIEST, LATEST, OffsetQueries
 from .port import FetchSink
 from .request import SessionFetchRequest
-from .state import Budget, Route, Taken
+from .state import Budget, Reset, Route, Taken
 
 __all__ = ["KafkaFetcher"]
 
@@ -433,6 +433,7 @@ class KafkaFetcher:
         state.hot = True
         state.batch_bytes = max((stop - at for at, stop, *_ in chunk.batches), default=0)
         if chunk.batches:
+            state.given, state.reset = True, None
             state.buffer(chunk)
             self._budget.grew(chunk.size_bytes)
             assert self._errors.sink is not None
@@ -500,6 +501,7 @@ class KafkaFetcher:
                 continue
             if self._states.get(state.partition) is state:
                 log.info("%s: offset %d is out of range, going on at %d", state.partition, state.offset, offset)
+                state.reset = Reset(state.offset, first=not state.given)
                 state.offset, state.resetting, state.hot = offset, False, True
                 self._mark_dirty(state.partition)
             return
@@ -513,6 +515,10 @@ class KafkaFetcher:
     def position(self, partition: Partition) -> int | None:
         state = self._states.get(partition)
         return state.offset if state is not None else None
+
+    def reset(self, partition: Partition) -> Reset | None:
+        state = self._states.get(partition)
+        return state.reset if state is not None else None
 
     def end_offset(self, partition: Partition) -> int | None:
         state = self._states.get(partition)

@@ -12,7 +12,7 @@ from loadtrim_agent.common.partition import Partition
 
 from .chunk import Chunk
 from .offsets import OffsetQueries
-from .state import Budget
+from .state import Budget, Reset
 
 __all__ = ["FetchSink", "Fetcher"]
 
@@ -68,6 +68,9 @@ class Fetcher(Protocol):
 
     def position(self, partition: Partition) -> int | None:
         """The offset fetched next: behind the last record given, and behind what holds no records for users."""
+
+    def reset(self, partition: Partition) -> Reset | None:
+        """Return where its offset was out of range; None: it was not, or records have come since."""
 
     def end_offset(self, partition: Partition) -> int | None:
         """End of the log as the last answer told it: with ``read_committed`` the last stable offset."""

@@ -20,6 +20,15 @@ class Route(NamedTuple):
     fetch_group: int
 
 
+class Reset(NamedTuple):
+    """A partition's offset was out of range, and it goes on where ``auto_offset_reset`` says."""
+
+    before: int
+    """The offset that was out of range."""
+    first: bool
+    """No record was given since the take."""
+
+
 class Taken:
     """One take of one partition: from :meth:`~.fetcher.KafkaFetcher.take` until the next, or the drop."""
 
@@ -30,6 +39,7 @@ class Taken:
         "chunks",
         "end_offset",
         "followed",
+        "given",
         "hot",
         "last_stable_offset",
         "number",
@@ -37,6 +47,7 @@ class Taken:
         "partition",
         "replica",
         "replica_until",
+        "reset",
         "resetting",
         "resting",
         "route",
@@ -62,6 +73,10 @@ class Taken:
         and user code hears nothing of it."""
         self.resting = False
         """Something went wrong; it is tried again in a moment."""
+        self.given = False
+        """Records of it were given to the user's thread."""
+        self.reset: Reset | None = None
+        """Records have not come since; None: its offset was in range, or they have."""
         self.resetting = False
         """Its offset was out of range, and is being looked up."""
         self.trouble = ""

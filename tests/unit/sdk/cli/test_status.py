@@ -91,8 +91,10 @@ def test_ctrl_c_is_its_end(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(status.asyncio, "sleep", interrupted)
-    assert main(["status", "payments", "--watch", "--bootstrap", "localhost:1"]) == 0
-    assert capsys.readouterr().err == ""
+    assert main(["status", "payments", "--watch", "--json", "--bootstrap", "localhost:1"]) == 0
+    told = capsys.readouterr()
+    assert all(json.loads(line) for line in told.out.splitlines())
+    assert told.err == "\n", "the prompt of a shell begins a line"
 
 
 @pytest.mark.parametrize("words", [["--every", "2"], ["--watch", "--every", "0"], ["--watch", "--every", "soon"]])

@@ -91,10 +91,12 @@ def test_up_runs_with_a_closed_output(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "loadtrim", "up", "--", "sh", "-c", f"touch {tmp_path}/there; exec sleep 1000"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     shell = subprocess.Popen(["sh", "-c", 'exec "$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, env=env)
-    with shell:
+    try:
         wait_until((tmp_path / "there").exists)
         shell.send_signal(signal.SIGTERM)
         _, errors = shell.communicate(timeout=WAIT_SECONDS)
+    finally:
+        shell.kill()
     assert (shell.returncode, errors) == (0, "")
 
 
