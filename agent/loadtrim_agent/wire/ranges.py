@@ -27,6 +27,7 @@ __all__ = [
     "RecordCost",
     "Replicas",
     "Seconds",
+    "Speed",
     "StartupSeconds",
     "Sum",
     "Version",
@@ -62,7 +63,9 @@ HandoffSeconds = Annotated[float, Meta(ge=0, le=HANDOFF_SECONDS_MAX)]
 StartupSeconds = Annotated[float, Meta(ge=0, le=STARTUP_SECONDS_MAX)]
 """Start-up time."""
 RecordCost = Annotated[float, Meta(ge=0, le=1e6)]
-"""Busy seconds of one record, or concurrency, or speed."""
+"""Busy seconds of one record, or concurrency."""
+Speed = Annotated[float, Meta(ge=1e-3, le=1e3)]
+"""Work that a machine does in a busy second. Chosen: a thousand times as fast, or as slow, as another; it divides."""
 Amount = Annotated[float, Meta(ge=0, le=1e9)]
 """Busy seconds in an interval."""
 Sum = Annotated[float, Meta(ge=0, le=1e24)]

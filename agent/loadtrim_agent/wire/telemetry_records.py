@@ -23,6 +23,7 @@ from .ranges import (
     RecordCost,
     Replicas,
     Seconds,
+    Speed,
     StartupSeconds,
     Sum,
 )
@@ -150,7 +151,7 @@ class Reporter(Envelope, frozen=True, kw_only=True):
     takes no batches, or does their records one after the other, or too few are known."""
     untold: str = ""
     """Reason why nobody knows when its records are done (see :class:`Untold`). Empty: it is known."""
-    speed: RecordCost = 1.0
+    speed: Speed = 1.0
     slicing_off: str | None = None
     """Reason why it passes nothing on by its own decision. Empty: it does. None: an older member, which cannot."""
     busy_seconds: Amount = 0.0

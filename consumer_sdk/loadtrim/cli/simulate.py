@@ -531,7 +531,9 @@ def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Nam
         seeds=seeds,
     )
     worst = min(range(len(seeds)), key=lambda at: outcomes[at].share_in_time)
-    later = fmean(outcome.share_in_time_from(seconds_until_joined(config, options)) for outcome in outcomes)
+    since = seconds_until_joined(config, options)
+    shares = [outcome.share_in_time_from(since) for outcome in outcomes if outcome.arrived_from(since)]
+    later = fmean(shares) if shares else None
     return PolicyResult(
         f"{config.policy}/{config.packer}", config, summary, outcomes[0], outcomes[worst], seeds[worst], later
     )

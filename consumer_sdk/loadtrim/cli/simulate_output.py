@@ -70,7 +70,10 @@ def text_lines(task: Task, runs: Sequence[PolicyResult], *, decisions: bool) -> 
     terminal = sys.stdout.isatty()
     lines = table_lines(summaries, shutil.get_terminal_size().columns if terminal else None, bold=terminal)
     said = [_left(run, task.configs[0].sla_seconds) for run in runs if run.summary.left]
-    said += [_later(task, run) for run in runs if f"{run.share_later:.4f}" > f"{run.summary.share_in_time:.4f}"]
+    for run in runs:
+        later = run.share_later
+        if later is not None and f"{later:.4f}" > f"{run.summary.share_in_time:.4f}":
+            said.append(_later(task, run.name, later))
     lines += wrapped(said)
     lines += ["", *legend_lines(summaries)]
     for run in runs if decisions else ():
@@ -96,11 +99,11 @@ def _left(run: PolicyResult, objective_seconds: float) -> str:
     )
 
 
-def _later(task: Task, run: PolicyResult) -> str:
+def _later(task: Task, name: str, share: float) -> str:
     """Return what the cold start cost."""
     return (
-        f"{run.name}: without the first {task.seconds_until_joined} s, in which no replica that is asked for can be "
-        f"there, {run.share_later * 100:.2f} % are in time"
+        f"{name}: without the first {task.seconds_until_joined} s, in which no replica that is asked for can be "
+        f"there, {share * 100:.2f} % are in time"
     )
 
 

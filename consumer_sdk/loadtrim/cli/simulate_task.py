@@ -47,8 +47,8 @@ class PolicyResult:
     worst: Outcome
     """Of the seed with the fewest records in time."""
     worst_seed: int
-    share_later: float
-    """Share in time of what arrived after the first seconds; the mean over the seeds."""
+    share_later: float | None
+    """Share in time of what arrived after the first seconds, the mean over the seeds; None: nothing did."""
 
     @property
     def holds(self) -> bool:

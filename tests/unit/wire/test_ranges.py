@@ -52,6 +52,8 @@ def test_a_generation_that_kafka_has_not(kind: str, generation: int) -> None:
         ("report", "interval", -1.0),
         ("report", "concurrency", 1e300),
         ("report", "speed", -1.0),
+        ("report", "speed", 0.0),
+        ("report", "speed", 1e6),
         ("report", "busy_seconds", 1e300),
         ("report", "startup_seconds", -5.0),
         ("report", "startup_seconds", 1e9),

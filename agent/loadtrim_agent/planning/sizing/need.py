@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..explain import format_list
 from ..forecast import dispersion_of
-from ..placement.problem import WINDOW_MIN_SHARE, windows_of
+from ..placement.problem import WINDOW_MIN_SHARE, Item, windows_of
 from ..queueing import capacity_in_time
-from ..values import TAUS_SECONDS
+from ..values import TAUS_SECONDS, PartitionEstimate
 from .policy import View
 
 __all__ = ["STAY", "Need", "divided", "explain", "misfit", "needed", "number", "pool_of"]
@@ -107,7 +109,11 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
     factor = level / total if total > 0 else 1.0
     fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
     slowly = max(BACKLOG_SECONDS, BACKLOG_OBJECTIVES * config.sla_seconds)
-    rate = level + error + estimate.backlog / slowly + _catching_up(view, level)
+    stuck = [
+        _Stuck.of(item, estimate.partitions[item.partition], fastest - item.work * factor) for item in unsplittable
+    ]
+    backlog = max(0.0, estimate.backlog - sum(each.beyond(each.backlog, slowly) for each in stuck))
+    rate = level + error + backlog / slowly + _catching_up(view, level, stuck)
     beyond = sum(max(0.0, item.work * factor - fastest) for item in unsplittable)
     rate -= beyond
     best, binding = rate / RATE_SHARE, None
@@ -117,7 +123,7 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
         work = estimate.backlog + mean + config.z * math.sqrt(stddev * stddev + mean * estimate.dispersion)
         # What exceeds one member in a single partition is late whatever the number of members: not to be answered.
         able = fastest * (tau + config.sla_seconds)
-        work -= sum(max(0.0, item.mean[index] * factor - able) for item in unsplittable)
+        work -= sum(max(0.0, item.persistent_backlog + item.mean[index] * factor - able) for item in unsplittable)
         if work / window > best:
             best, binding = work / window, tau
     seconds = config.sla_seconds - _in_hand(view)
@@ -132,8 +138,29 @@ def _in_hand(view: View) -> float:
     return min(estimate.in_hand_seconds, estimate.overhead_seconds, longest)
 
 
-def _catching_up(view: View, level: float) -> float:
-    """Capacity to work off what is already late.
+class _Stuck(NamedTuple):
+    """A partition that is too large for one member: so much of what waits there as its owner has no time for stays.
+
+    However many replicas there are, one of them has it. What waits grows for as long as it comes, and would ask for one
+    more replica after the other.
+    """
+
+    spare: float
+    """Capacity that its owner, the fastest, has beside what arrives."""
+    backlog: float
+    late: float
+
+    @classmethod
+    def of(cls, item: Item, entry: PartitionEstimate, spare: float) -> _Stuck:
+        return cls(spare=max(0.0, spare), backlog=item.persistent_backlog, late=entry.late)
+
+    def beyond(self, work: float, seconds: float) -> float:
+        """Return how much of this work it cannot do within these seconds."""
+        return max(0.0, work - self.spare * seconds)
+
+
+def _catching_up(view: View, level: float, stuck: Sequence[_Stuck]) -> float:
+    """Capacity to work off what is already late, but for what no replica can.
 
     Partitions are read in order, so everything behind late work is late as well, for as long as there is any. To work
     it off takes the same replica-time soon or slowly, as long as the replicas stay for longer than they take to start.
@@ -143,7 +170,11 @@ def _catching_up(view: View, level: float) -> float:
     estimate, config = view.estimate, view.config
     permitted = (1.0 - config.sla_share) * SOON_OF_SECONDS
     soon = max(SOON_SECONDS, SOON_STARTUPS * estimate.startup_seconds, permitted)
-    return max(estimate.late / config.catchup_seconds, min(estimate.late / soon, level))
+
+    def late(seconds: float) -> float:
+        return max(0.0, estimate.late - sum(each.beyond(each.late, seconds) for each in stuck))
+
+    return max(late(config.catchup_seconds) / config.catchup_seconds, min(late(soon) / soon, level))
 
 
 def divided(view: View, pool: int, factor: float, benefit: float) -> tuple[int, float]:

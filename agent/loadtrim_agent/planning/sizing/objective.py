@@ -143,7 +143,9 @@ def _within_twice(view: View, need: Need, wanted: int, *, judged: bool) -> Need:
     """
     most = max(wanted, 2 * view.replicas if judged else 0)
     wrong = any(member.told is not None for member in view.estimate.members.values())
-    return replace(need, replicas=most, pool=min(need.pool, most)) if wrong and need.replicas > most else need
+    if not wrong or need.replicas <= most:
+        return need
+    return replace(need, replicas=most, pool=min(need.pool, most), at_max=False)
 
 
 def _asked(view: View, peak: float, wanted: int, benefit: float) -> Need:

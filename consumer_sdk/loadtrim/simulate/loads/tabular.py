@@ -39,7 +39,8 @@ def load_of_rows(told: Rows, reading: Reading) -> Load:
     named = sorted({row.partition for row in rows if row.partition is not None})
     paces = Paces(rows)
     quantity, why = (told.quantity, told.why) if told.quantity is not None else _guessed(told, paces)
-    if again := len(rows) - len({(row.at, row.partition, row.series) for row in rows}):
+    again = len(rows) - len({(row.at, row.partition, row.series) for row in rows})
+    if again and quantity != Quantity.COUNTER:
         where = "time and partition" if named else "time"
         notes.append(f"{counted(again, 'row was', 'rows were')} added to an earlier one of the same {where}")
     if quantity == Quantity.COUNTER:
@@ -146,6 +147,12 @@ def _differences(path: Path, rows: Sequence[Row]) -> tuple[list[_Portion], int]:
         for earlier, later in pairwise(line):
             lasting = later.at - earlier.at
             if lasting <= 0.0:
+                if later.amount != earlier.amount:
+                    raise LoadFileError(
+                        f"{path} has {earlier.amount:g} and {later.amount:g} of one counter at the same time, so it is "
+                        "not known what arrived: these seem to be several counters. Give each a column of its own, or "
+                        "a partition, or export their sum as a rate."
+                    )
                 continue
             grown = later.amount - earlier.amount
             restarts += grown < 0.0

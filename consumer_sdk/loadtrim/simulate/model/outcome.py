@@ -104,9 +104,13 @@ class Outcome:
         return self.in_time / self.arrived if self.arrived else 1.0
 
     def share_in_time_from(self, second: int) -> float:
-        """Of all that arrived in this second of the load or later."""
+        """Of all that arrived in this second of the load or later; 1 where nothing did."""
         arrived, late = sum(self.curves.arrived[second:]), sum(self.late_by_arrival[second:])
         return (arrived - late) / arrived if arrived else 1.0
+
+    def arrived_from(self, second: int) -> int:
+        """Records that arrived in this second of the load or later."""
+        return sum(self.curves.arrived[second:])
 
     def scalings(self, after_seconds: float = 0.0) -> int:
         """Changes of the wanted number of replicas."""

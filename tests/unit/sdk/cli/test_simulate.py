@@ -228,6 +228,11 @@ def test_a_cold_start_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     (run,) = told([*words, "--replicas", "1"], capsys)["runs"]
     assert run["share_in_time"] < run["without_first"]["share_in_time"]
     assert run["without_first"]["seconds"] == 6
+    words = ["simulate", "constant:rate=450,seconds=4", "--startup", "3", "--no-advice", "--replicas", "1"]
+    assert main(words) == 0
+    assert "without the first" not in capsys.readouterr().out, "of no record 100 % are in time"
+    (run,) = told(words, capsys)["runs"]
+    assert run["without_first"]["share_in_time"] is None
 
 
 @pytest.mark.slow

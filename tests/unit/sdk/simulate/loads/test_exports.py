@@ -61,6 +61,17 @@ def test_a_counter_is_read_by_its_differences_through_gaps_and_restarts(tmp_path
     assert made.notes == ("the counter began anew 1 time, and was counted from 0 then",)
 
 
+def test_two_counters_in_one_are_refused(tmp_path: Path) -> None:
+    """Their rows took turns, so that each step back was a counter that began anew: 6,600 times as much as came."""
+    path = tmp_path / "two.csv"
+    rows = [f"{at},{start + slope * at}" for at in range(0, 130, 10) for start, slope in ((5_000, 10), (100, 5))]
+    path.write_text("\n".join(["time,messages_total", *rows]))
+    with pytest.raises(LoadFileError, match="has 5000 and 100 of one counter at the same time"):
+        read_load(path)
+    path.write_text("\n".join(["time,messages_total", *(row for row in rows[::2] for _ in range(2))]))
+    assert read_load(path).records == pytest.approx(1_200.0), "a row that is there twice is one"
+
+
 def test_what_a_monitor_did_not_know_is_left_out(tmp_path: Path) -> None:
     made = read_load(answer(tmp_path, ({}, [(0, "1.5"), (15, "1.5"), (30, "NaN"), (45, "2.5"), (60, "2.5")])))
     assert made.notes == (
