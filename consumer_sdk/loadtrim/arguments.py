@@ -201,6 +201,8 @@ def check_subscription(topics: object, pattern: str | None, listener: object) ->
         raise TypeError("listener should be an instance of ConsumerRebalanceListener")
     if topics and not isinstance(topics, (tuple, set, list)):
         raise TypeError("Topics should be list of strings")
+    if isinstance(topics, (tuple, set, list)) and not all(isinstance(topic, str) for topic in topics):
+        raise TypeError(f"Topics should be list of strings, not {topics!r}")
 
 
 def compiled(pattern: str | None) -> re.Pattern[str] | None:

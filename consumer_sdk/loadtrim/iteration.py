@@ -12,7 +12,7 @@ from aiokafka.structs import ConsumerRecord
 
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 
-__all__ = ["Records"]
+__all__ = ["Records", "Subclass"]
 
 
 class Source(Protocol):
@@ -24,6 +24,23 @@ class Source(Protocol):
 
     async def getone(self) -> ConsumerRecord[Any, Any]:
         """Return the next record."""
+
+
+class Subclass:
+    """Asks a subclass that has a ``getone`` of its own for each record.
+
+    Args:
+        getone: its own.
+    """
+
+    buffer = None
+
+    def __init__(self, getone: Callable[[], Awaitable[ConsumerRecord[Any, Any]]]) -> None:
+        self._getone = getone
+
+    async def getone(self) -> ConsumerRecord[Any, Any]:
+        """Return the next record."""
+        return await self._getone()
 
 
 class Records:

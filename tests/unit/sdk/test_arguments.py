@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 
 from loadtrim import Settings
-from loadtrim.arguments import Arguments
+from loadtrim.arguments import Arguments, check_subscription
 from loadtrim_agent.common.host import process_name
 from loadtrim_agent.protocol.group_config import GroupConfig
 
@@ -114,3 +114,10 @@ def test_what_a_group_of_ours_cannot_honour_is_refused(given: dict[str, Any], sa
     """Taken in silence it would be heeded by nobody."""
     with pytest.raises(ValueError, match=says):
         read(**given)
+
+
+@pytest.mark.parametrize("topics", [[1], ["orders", None], ({},)])
+def test_what_is_no_name_of_a_topic_is_refused_at_once(topics: Any) -> None:
+    """It broke the agent: `stop()` did not come to its end."""
+    with pytest.raises(TypeError, match="list of strings"):
+        check_subscription(topics, None, None)

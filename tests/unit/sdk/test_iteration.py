@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+from prometheus_client import CollectorRegistry
 
-from loadtrim import Consumer
+from loadtrim import Consumer, Settings
 from loadtrim.managed import ManagedConsumer
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from unit.delivery.test_record_buffer import ONE, chunk
@@ -79,3 +81,28 @@ async def test_a_loop_that_is_left_lets_go_of_its_iteration_at_once() -> None:
     for _ in range(5):  # the loop closes it
         await asyncio.sleep(0)
     assert generator() is None
+
+
+class Counting(Consumer):
+    """Counts its records, as a subclass of aiokafka's consumer would."""
+
+    counted = 0
+
+    async def getone(self, *partitions: TopicPartition) -> Any:
+        record = await super().getone(*partitions)
+        self.counted += 1
+        return record
+
+
+async def test_an_iteration_asks_a_subclass_for_its_records() -> None:
+    """It talked to the buffer itself: what a subclass does with each record was left out."""
+    consumer = Counting("topic", group_id="g", settings=Settings(http="off"), registry=CollectorRegistry())
+    _, agent = started(consumer)
+    records = aiter(consumer)
+    assert await values_of(records, 2) == [b"0", b"1"]
+    assert (await consumer.__anext__()).value == b"2"
+    assert consumer.counted == 3
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(anext(records), 0.01)
+    agent.buffer.feed(agent.buffer.streams[ONE], chunk(ONE, 3))
+    assert await values_of(records, 1) == [b"3"]
