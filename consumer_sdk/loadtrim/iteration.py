@@ -27,7 +27,7 @@ class Source(Protocol):
 
 
 class Subclass:
-    """Asks a subclass that has a ``getone`` of its own for each record.
+    """Ask a subclass that has a ``getone`` of its own for each record.
 
     Args:
         getone: its own.

@@ -18,6 +18,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.host import instance_name
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.listener import IncrementalRebalanceListener
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.connections import check_settings
@@ -329,6 +330,8 @@ class ManagedConsumer:
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         check_subscription(topics, pattern, listener)
+        if listener is not None and not self._arguments.enable_auto_commit:
+            self._warn_of(listener)
         subscription = Subscription(
             topics=tuple(sorted(set(topics))),
             pattern=compiled(pattern),
@@ -337,6 +340,16 @@ class ManagedConsumer:
         )
         self._listener = listener
         self._set_subscription(subscription)
+
+    def _warn_of(self, listener: ConsumerRebalanceListener) -> None:
+        if isinstance(listener, IncrementalRebalanceListener) or type(listener) is type(self._listener):
+            return
+        log.warning(
+            "A rebalance listener hears that all partitions go and that those held now come, and commits are by hand: "
+            "what stays goes on where it was, and not at its last commit as with aiokafka. A program that forgets "
+            "records in on_partitions_revoked before it has committed them would pass them over with its next "
+            "commit(). Commit there, or take a loadtrim.IncrementalRebalanceListener, which hears of what goes alone."
+        )
 
     def unsubscribe(self) -> None:
         self._set_subscription(Subscription())

@@ -37,9 +37,7 @@ class FixedFetcher:
     def drop(self, partition: Partition) -> None:
         self.taken.discard(partition)
 
-    def reset(self, partition: Partition) -> None: ...
-
-    def position(self, partition: Partition) -> int | None:
+    def position(self, partition: Partition) -> None:
         return None
 
     async def reset_offset(self, partition: Partition) -> int:

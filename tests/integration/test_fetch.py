@@ -23,6 +23,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch import fetcher as fetcher
 from loadtrim_agent.kafka.fetch.channels import FETCH_GROUP_PARTITIONS
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
+from loadtrim_agent.kafka.fetch.state import FetchPosition
 
 pytestmark = pytest.mark.kafka
 
@@ -166,7 +167,7 @@ async def test_committed_records_only(kafka: Cluster) -> None:
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"aborted", partition=0)
         await producer.abort_transaction()
-        await eventually(lambda: committed.fetcher.position(at) == 4, "behind the second marker")
+        await eventually(lambda: committed.fetcher.position(at) == FetchPosition(4), "behind the second marker")
         assert committed.values() == [b"kept"]
         assert committed.fetcher.end_offset(at) == 4
         await producer.begin_transaction()
@@ -195,7 +196,7 @@ async def test_offset_out_of_range(kafka: Cluster, reset: str, expected: list[in
             assert isinstance(reads.errors[0], OffsetOutOfRangeError)
             assert reads.errors[0].args == ({TopicPartition(topic, 0): 1},)
             return
-        await eventually(lambda: (reads.fetcher.position(at) or 0) >= 5, "where the policy says")
+        await eventually(lambda: (reads.fetcher.position(at) or FetchPosition(0)).offset >= 5, "where the policy says")
         await produce(kafka, topic, some(1))
         await eventually(lambda: reads.offsets() == expected, "from there on")
         assert reads.errors == []

@@ -52,8 +52,8 @@ class StreamPositions:
         # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
         exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
         if done is None:
-            reset = self._fetcher.reset(stream.partition)
-            if reset is None or not reset.first:
+            fetched = self._fetcher.position(stream.partition)
+            if fetched is None or fetched.reset is None or not fetched.reset.first:
                 return None
             done = handed_out  # Nothing was handed out. Where it goes on must not be looked up again after a stop.
         # What user code gave up with is not in hand, and not done either: its offset has been handed out.
@@ -95,8 +95,9 @@ class StreamPositions:
 
         Where ``auto_offset_reset`` has gone on from there it is there, also before: in a log that was made anew, say.
         """
-        behind, reset = self._fetcher.position(stream.partition), self._fetcher.reset(stream.partition)
-        if behind is None or self._buffer.streams.get(stream.partition) is not stream:
+        fetched = self._fetcher.position(stream.partition)
+        if fetched is None or self._buffer.streams.get(stream.partition) is not stream:
             return offset
+        behind, reset = fetched
         elsewhere = reset is not None and reset.before >= offset
         return behind if behind > offset or elsewhere else offset

@@ -85,7 +85,12 @@ class Prefetching:
         if late:
             await asyncio.sleep(COMMIT_SECONDS)
             near, _ = await self._starts(late)
-            self._fetch(late, {p: start for p, start in near.items() if (self._fetcher.position(p) or 0) < start})
+            self._fetch(late, {p: start for p, start in near.items() if (self._following(p) or 0) < start})
+
+    def _following(self, partition: Partition) -> int | None:
+        """Return the offset that is fetched next; None: it is not fetched."""
+        fetched = self._fetcher.position(partition)
+        return None if fetched is None else fetched.offset
 
     def _fetch(self, fresh: Mapping[Partition, _Early], starts: Mapping[Partition, int]) -> None:
         for partition, start in starts.items():
@@ -142,7 +147,7 @@ class Prefetching:
         early = self._early.pop(partition, None)
         if early is None or early.start is None:
             return None
-        following = self._fetcher.position(partition)
+        following = self._following(partition)
         if following is None or not early.start <= offset <= following:
             return None
         for chunk in early.chunks:

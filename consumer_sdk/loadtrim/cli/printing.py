@@ -22,7 +22,7 @@ CLOSE_SECONDS = 2.0
 
 
 class LinePrinter:
-    """Prints to standard output, in the order of the calls.
+    """The printer of lines to standard output, in the order of the calls.
 
     Args:
         loop: the loop of ``on_gone``.

@@ -67,7 +67,7 @@ class EventLog:
 
 
 class Changes:
-    """Wakes everybody who waits for the next change."""
+    """Wake all that wait for the next change."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()

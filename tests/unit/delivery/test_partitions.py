@@ -20,7 +20,7 @@ from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.partitions import DeliveryParts, Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
-from loadtrim_agent.kafka.fetch.state import Reset
+from loadtrim_agent.kafka.fetch.state import FetchPosition, Reset
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.runtime.observer import AgentObserver
@@ -45,11 +45,10 @@ class QuietFetcher:
 
     def drop(self, partition: Partition) -> None: ...
 
-    def reset(self, partition: Partition) -> Reset | None:
-        return self.resets.get(partition)
-
-    def position(self, partition: Partition) -> int | None:
-        return self.positions.get(partition)
+    def position(self, partition: Partition) -> FetchPosition | None:
+        if partition not in self.positions:
+            return None
+        return FetchPosition(self.positions[partition], self.resets.get(partition))
 
     def end_offset(self, partition: Partition) -> int | None:
         return None

@@ -16,6 +16,7 @@ from loadtrim_agent.delivery import prefetch as prefetching
 from loadtrim_agent.delivery.prefetch import BEHIND_OFFSETS, Prefetching
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader, frame
 from loadtrim_agent.kafka.fetch.offsets import EARLIEST
+from loadtrim_agent.kafka.fetch.state import FetchPosition
 
 FIRST, SECOND = (Partition("orders", index) for index in range(2))
 END, BEGIN = 1_000, 900
@@ -60,10 +61,8 @@ class Logs:
         self.dropped.append(partition)
         self.positions.pop(partition)
 
-    def reset(self, partition: Partition) -> None: ...
-
-    def position(self, partition: Partition) -> int | None:
-        return self.positions.get(partition)
+    def position(self, partition: Partition) -> FetchPosition | None:
+        return FetchPosition(self.positions[partition]) if partition in self.positions else None
 
     def fetched(self, partition: Partition, first: int, last: int) -> Chunk:
         builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 10_000)

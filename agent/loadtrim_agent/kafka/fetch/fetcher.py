@@ -25,7 +25,7 @@ from .fetch_settings import FetchSettings
 from .offsets import EARLIEST, LATEST, OffsetQueries
 from .port import FetchSink
 from .request import SessionFetchRequest
-from .state import Budget, Reset, Route, Taken
+from .state import Budget, FetchPosition, Reset, Route, Taken
 
 __all__ = ["KafkaFetcher"]
 
@@ -433,7 +433,7 @@ class KafkaFetcher:
         state.hot = True
         state.batch_bytes = max((stop - at for at, stop, *_ in chunk.batches), default=0)
         if chunk.batches:
-            state.given, state.reset = True, None
+            state.resets.given, state.resets.last = True, None
             state.buffer(chunk)
             self._budget.grew(chunk.size_bytes)
             assert self._errors.sink is not None
@@ -466,7 +466,7 @@ class KafkaFetcher:
                 self._errors.tell(errors.OffsetOutOfRangeError({at: state.offset}))
                 self._rest(state)
             else:
-                state.resetting = True
+                state.resets.under_way = True
                 self._tasks.spawn(self._reset_offset(state), "reset-offset")
         elif code == errors.TopicAuthorizationFailedError.errno:
             self._errors.tell(errors.TopicAuthorizationFailedError(state.partition.topic))
@@ -501,8 +501,8 @@ class KafkaFetcher:
                 continue
             if self._states.get(state.partition) is state:
                 log.info("%s: offset %d is out of range, going on at %d", state.partition, state.offset, offset)
-                state.reset = Reset(state.offset, first=not state.given)
-                state.offset, state.resetting, state.hot = offset, False, True
+                state.resets.last = Reset(state.offset, first=not state.resets.given)
+                state.offset, state.resets.under_way, state.hot = offset, False, True
                 self._mark_dirty(state.partition)
             return
 
@@ -512,13 +512,9 @@ class KafkaFetcher:
             return await self._queries.offset_of(at, _RESETS[self._settings.auto_offset_reset])
         raise errors.NoOffsetForPartitionError(at)
 
-    def position(self, partition: Partition) -> int | None:
+    def position(self, partition: Partition) -> FetchPosition | None:
         state = self._states.get(partition)
-        return state.offset if state is not None else None
-
-    def reset(self, partition: Partition) -> Reset | None:
-        state = self._states.get(partition)
-        return state.reset if state is not None else None
+        return FetchPosition(state.offset, state.resets.last) if state is not None else None
 
     def end_offset(self, partition: Partition) -> int | None:
         state = self._states.get(partition)

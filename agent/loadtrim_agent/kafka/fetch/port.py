@@ -12,7 +12,7 @@ from loadtrim_agent.common.partition import Partition
 
 from .chunk import Chunk
 from .offsets import OffsetQueries
-from .state import Budget, Reset
+from .state import Budget, FetchPosition
 
 __all__ = ["FetchSink", "Fetcher"]
 
@@ -66,11 +66,8 @@ class Fetcher(Protocol):
     def refill(self, partition: Partition) -> None:
         """The user's thread is done with a chunk that asked to be told: there may be room again."""
 
-    def position(self, partition: Partition) -> int | None:
+    def position(self, partition: Partition) -> FetchPosition | None:
         """The offset fetched next: behind the last record given, and behind what holds no records for users."""
-
-    def reset(self, partition: Partition) -> Reset | None:
-        """Return where its offset was out of range; None: it was not, or records have come since."""
 
     def end_offset(self, partition: Partition) -> int | None:
         """End of the log as the last answer told it: with ``read_committed`` the last stable offset."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from loadtrim_agent.common.partition import Partition
@@ -29,6 +30,26 @@ class Reset(NamedTuple):
     """No record was given since the take."""
 
 
+class FetchPosition(NamedTuple):
+    """The place in a partition that is fetched next."""
+
+    offset: int
+    reset: Reset | None = None
+    """The reset that led there; None: there was none, or records have come since."""
+
+
+@dataclass(slots=True)
+class Resets:
+    """The fate of an offset that is out of range."""
+
+    under_way: bool = False
+    """Where to go on is being looked up."""
+    given: bool = False
+    """Records were given to the user's thread."""
+    last: Reset | None = None
+    """None: there was none, or records have come since."""
+
+
 class Taken:
     """One take of one partition: from :meth:`~.fetcher.KafkaFetcher.take` until the next, or the drop."""
 
@@ -39,7 +60,6 @@ class Taken:
         "chunks",
         "end_offset",
         "followed",
-        "given",
         "hot",
         "last_stable_offset",
         "number",
@@ -47,8 +67,7 @@ class Taken:
         "partition",
         "replica",
         "replica_until",
-        "reset",
-        "resetting",
+        "resets",
         "resting",
         "route",
         "told_at",
@@ -73,12 +92,7 @@ class Taken:
         and user code hears nothing of it."""
         self.resting = False
         """Something went wrong; it is tried again in a moment."""
-        self.given = False
-        """Records of it were given to the user's thread."""
-        self.reset: Reset | None = None
-        """Records have not come since; None: its offset was in range, or they have."""
-        self.resetting = False
-        """Its offset was out of range, and is being looked up."""
+        self.resets = Resets()
         self.trouble = ""
         """What went wrong, so that it is said once and not at each try."""
         self.end_offset: int | None = None
@@ -97,7 +111,7 @@ class Taken:
     @property
     def waits(self) -> bool:
         """Not to be fetched for now."""
-        return self.resting or self.resetting
+        return self.resting or self.resets.under_way
 
     def buffer(self, chunk: Chunk) -> None:
         """Count a chunk as buffered until the user's thread is done with it."""

@@ -1,4 +1,4 @@
-"""This tells for how long a group has not come to a number that the other side took."""
+"""The reconciler learns here for how long a group has not come to a number that the other side took."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ autoscaler that looks each 30 s, and as long again for a pod to start or end."""
 
 
 class Unmet:
-    """It remembers a number that was taken, and since when the group differs from it."""
+    """Remember a number that was taken, and since when the group differs from it."""
 
     def __init__(self) -> None:
         self._number: int | None = None

@@ -24,7 +24,7 @@ from loadtrim_agent.kafka.fetch.channels import FETCH_GROUP_PARTITIONS, PAUSE_BY
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.fetcher import ANSWERS_BYTES_MAX, KafkaFetcher
 from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
-from loadtrim_agent.kafka.fetch.state import Route
+from loadtrim_agent.kafka.fetch.state import FetchPosition, Route
 
 from .batches import batch
 
@@ -193,7 +193,7 @@ async def test_what_is_fetched_ahead_is_moved_nowhere_and_user_code_hears_nothin
         (await broker.next()).tell(**told)
         again = await broker.next()
         assert again.fetch == [(ONE, 100)]
-        assert fetcher.position(ONE) == 100
+        assert fetcher.position(ONE) == FetchPosition(100)
 
 
 async def test_what_was_fetched_ahead_and_is_ours_goes_where_the_reset_says() -> None:
@@ -211,7 +211,7 @@ async def test_a_record_above_the_limit_is_told_once_and_skipped() -> None:
         fetcher.take(ONE, 100)
         (await broker.next()).tell(data=CUT_OFF)
         assert (await broker.next()).fetch == [(ONE, 101)]
-        assert fetcher.position(ONE) == 101
+        assert fetcher.position(ONE) == FetchPosition(101)
 
 
 @pytest.mark.parametrize(("code", "named"), [(70, 0), (71, 7)], ids=["unknown", "another epoch"])
