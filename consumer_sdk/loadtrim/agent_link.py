@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -121,19 +120,20 @@ class AgentLink:
         try:
             if self.agent is not None and self.thread_alive and self.thread is not None:
                 stopping = self.thread.submit(self.agent.stop(drain_seconds, release=release))
-                await _see_through(stopping, drain_seconds + LEAVE_SECONDS)
+                await _see_through(asyncio.wrap_future(stopping), drain_seconds + LEAVE_SECONDS)
+        except AgentEndedError:  # It has ended just now.
+            pass
         finally:
             if self.thread is not None:
                 await self.thread.stop()
 
 
-async def _see_through(stopping: concurrent.futures.Future[None], seconds: float) -> None:
+async def _see_through(stopping: asyncio.Future[None], seconds: float) -> None:
     """Wait for a stop; after a first cancellation for so many more ``seconds``, after a second one no longer."""
-    waited = [asyncio.wrap_future(stopping)]
     try:
-        await asyncio.wait(waited)
+        await asyncio.wait([stopping])
     except asyncio.CancelledError:
-        await asyncio.wait(waited, timeout=seconds)
+        await asyncio.wait([stopping], timeout=seconds)
         raise
     if not stopping.cancelled():  # The agent's loop cancels what is left when it ends.
         stopping.result()

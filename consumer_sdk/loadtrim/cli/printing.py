@@ -26,7 +26,7 @@ class LinePrinter:
 
     Args:
         loop: the loop of ``on_gone``.
-        on_gone: called once when nobody can read any more: the pipe is closed, the terminal gone, the disk full.
+        on_gone: called once when nobody reads any more: the pipe is closed.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_gone: Callable[[], None]) -> None:
@@ -58,8 +58,10 @@ class LinePrinter:
         while (line := self._lines.get()) is not None:
             try:
                 print(line, flush=True)
-            except (OSError, ValueError):  # ValueError: it was closed
+            except BrokenPipeError:
                 sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or Python complains at its exit
                 with contextlib.suppress(RuntimeError):  # The loop has ended.
                     self._loop.call_soon_threadsafe(self._on_gone)
                 return
+            except (OSError, ValueError):
+                continue  # A disk that is full, or a terminal that has gone, ends no instance.

@@ -100,6 +100,24 @@ def test_up_runs_with_a_closed_output(tmp_path: Path) -> None:
     assert (shell.returncode, errors) == (0, "")
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_up_goes_on_where_its_lines_cannot_be_written(tmp_path: Path) -> None:
+    command = ["sh", "-c", f"touch {tmp_path}/there; exec sleep 1000"]
+    words = [sys.executable, "-m", "loadtrim", "up", "--plain", "--", *command]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen(words, stdout=full, stderr=subprocess.PIPE, text=True, env=env)
+    try:
+        wait_until((tmp_path / "there").exists)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=WAIT_SECONDS)
+    finally:
+        process.kill()
+
+
 def test_a_name_with_a_slash_is_refused() -> None:
     assert _name("pay.ments_2") == "pay.ments_2"
     with pytest.raises(Exception, match="letters, digits"):
