@@ -16,7 +16,7 @@ from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
 from .arguments import Arguments, loop_of
 from .internals import CoordinatorView, SubscriptionView
-from .iteration import Records, Subclass
+from .iteration import Records, source_of
 from .last_record import coroutine_function
 from .managed import Batches, ManagedConsumer
 from .plain import PlainConsumer
@@ -192,12 +192,11 @@ class Consumer:
                 "The consumer has stopped (stop() or SIGTERM), and its records have ended before. Leave the "
                 "loop around async for."
             )
-        source = self._client if type(self).getone is Consumer.getone else Subclass(self.getone)
-        return Records(source, asyncio.current_task(), self._ended)
+        return Records(source_of(self, Consumer, self._client), asyncio.current_task(), self._ended)
 
     @coroutine_function
     def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
-        return _next(self.getone())
+        return _next(source_of(self, Consumer, self._client).getone())
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 

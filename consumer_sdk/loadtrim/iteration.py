@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from aiokafka.structs import ConsumerRecord
 
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 
-__all__ = ["Records", "Subclass"]
+__all__ = ["Records", "source_of"]
 
 
 class Source(Protocol):
@@ -26,21 +27,29 @@ class Source(Protocol):
         """Return the next record."""
 
 
-class Subclass:
-    """Ask a subclass that has a ``getone`` of its own for each record.
-
-    Args:
-        getone: its own.
-    """
+class _Subclass:
+    """Ask a subclass that has a ``getone`` of its own for each record."""
 
     buffer = None
 
-    def __init__(self, getone: Callable[[], Awaitable[ConsumerRecord[Any, Any]]]) -> None:
-        self._getone = getone
+    def __init__(self, consumer: Source) -> None:
+        self._consumer = consumer
 
     async def getone(self) -> ConsumerRecord[Any, Any]:
-        """Return the next record."""
-        return await self._getone()
+        return await self._consumer.getone()
+
+
+def source_of(consumer: Any, base: type, client: Source) -> Source:
+    """Return what an iteration asks for records.
+
+    Args:
+        consumer: that is iterated over: asked itself, where its class has a ``getone`` of its own.
+        base: the class that has ours.
+        client: has the records.
+    """
+    # As it stands in the class: what wraps it there (instrumentation) is another object at each access.
+    own, ours = (inspect.getattr_static(kind, "getone") for kind in (type(consumer), base))
+    return client if own is ours else _Subclass(consumer)
 
 
 class Records:
