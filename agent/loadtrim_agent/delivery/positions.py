@@ -46,6 +46,8 @@ class StreamPositions:
         self._opener = opener
         self._passed: WeakKeyDictionary[Stream, _Passed] = WeakKeyDictionary()
         """Stretches passed last: a committed offset does not go back before them when the next records come."""
+        self._committed: WeakKeyDictionary[Stream, _Passed] = WeakKeyDictionary()
+        """The same behind what was handed out, for commits of user code."""
 
     def done_offset(self, stream: Stream) -> int | None:
         """What may be committed: behind the last record done, and behind what the log holds no records of."""
@@ -72,12 +74,22 @@ class StreamPositions:
         """
         if stream.partition in self._opener.without_offset:
             raise NoOffsetForPartitionError(TopicPartition(*stream.partition))
-        return self.behind(stream, stream.position)
+        exhausted, position = stream.exhausted, stream.position
+        return self._behind(stream, position) if exhausted and not stream.seeking else position
 
     def behind(self, stream: Stream, handed_out: int) -> int:
-        """Everything before ``handed_out`` was handed out: past what the log holds no records of, where that is all."""
-        all_of_it = stream.exhausted and handed_out == stream.position
-        return self._behind(stream, handed_out) if all_of_it and not stream.seeking else handed_out
+        """Return what user code commits that has been handed out everything before ``handed_out``.
+
+        That is behind what the log holds no records of, and stays so when the next ones come.
+        """
+        if handed_out != stream.position or stream.seeking:
+            return handed_out
+        if stream.exhausted:
+            behind = self._behind(stream, handed_out)
+            self._committed[stream] = _Passed(stream.seeks, handed_out, behind)
+            return behind
+        passed = self._committed.get(stream)
+        return passed.behind if passed is not None and passed.holds(stream, handed_out) else handed_out
 
     async def position_of(self, partition: Partition) -> int:
         """Return the offset delivered next, as :meth:`position`.

@@ -504,6 +504,19 @@ async def test_what_may_be_committed_does_not_go_back_when_the_next_records_come
     assert positions.done_offset(stream) == 18
 
 
+async def test_what_user_code_commits_does_not_go_back_when_the_next_records_come() -> None:
+    """Behind an aborted transaction its end was committed, and then the end of what had been handed out before it."""
+    house, stream = await house_past_an_aborted_transaction()
+    positions = house.partitions.positions
+    assert positions.behind(stream, 1) == 17
+    house.buffer.feed(stream, _one_record(FIRST, 17))
+    assert positions.behind(stream, 1) == 17, "it waits"
+    assert house.buffer.take_one() is not None
+    assert positions.behind(stream, 18) == 18
+    house.buffer.seek(stream, 1)
+    assert positions.behind(stream, 1) == 1, "user code sought"
+
+
 @pytest.mark.parametrize("behind", [0, 200], ids=["the log was made anew", "its beginning has expired"])
 async def test_where_the_log_goes_on_may_be_committed_though_nothing_came(behind: int) -> None:
     """The offset that was out of range stayed, and what came until the next start was passed over."""
