@@ -59,12 +59,8 @@ class StreamPositions:
                 return None
             done = handed_out  # Nothing was handed out. Where it goes on must not be looked up again after a stop.
         # What user code gave up with is not in hand, and not done either: its offset has been handed out.
-        if exhausted and in_hand is None and done == handed_out and not stream.seeking:
-            behind = self._behind(stream, done)
-            self._passed[stream] = _Passed(stream.seeks, done, behind)
-            return behind
-        passed = self._passed.get(stream)
-        return passed.behind if passed is not None and passed.holds(stream, done) else done
+        all_of_it = exhausted and in_hand is None and done == handed_out and not stream.seeking
+        return self._past(self._passed, stream, done, all_of_it=all_of_it)
 
     def position(self, stream: Stream) -> int:
         """The offset handed out next: behind what was handed out, and behind what the log holds no records of.
@@ -82,14 +78,10 @@ class StreamPositions:
 
         That is behind what the log holds no records of, and stays so when the next ones come.
         """
-        if handed_out != stream.position or stream.seeking:
-            return handed_out
-        if stream.exhausted:
-            behind = self._behind(stream, handed_out)
-            self._committed[stream] = _Passed(stream.seeks, handed_out, behind)
-            return behind
-        passed = self._committed.get(stream)
-        return passed.behind if passed is not None and passed.holds(stream, handed_out) else handed_out
+        # In this order: a record that is taken in between would be passed otherwise.
+        exhausted, position = stream.exhausted, stream.position
+        all_of_it = exhausted and handed_out == position and not stream.seeking
+        return self._past(self._committed, stream, handed_out, all_of_it=all_of_it)
 
     async def position_of(self, partition: Partition) -> int:
         """Return the offset delivered next, as :meth:`position`.
@@ -101,6 +93,22 @@ class StreamPositions:
         if stream is None:
             raise IllegalStateError(f"Partition {partition} is not assigned")
         return self.position(stream)
+
+    def _past(self, memory: WeakKeyDictionary[Stream, _Passed], stream: Stream, offset: int, *, all_of_it: bool) -> int:
+        """Return what may be committed where everything before ``offset`` may be: past what holds no records behind it.
+
+        Args:
+            memory: remembers that stretch, so that an offset does not go back when the next records come.
+            stream: of the partition.
+            offset: that may be committed.
+            all_of_it: whether nothing more was fetched than what lies before ``offset``.
+        """
+        if all_of_it:
+            behind = self._behind(stream, offset)
+            memory[stream] = _Passed(stream.seeks, offset, behind)
+            return behind
+        passed = memory.get(stream)
+        return passed.behind if passed is not None and passed.holds(stream, offset) else offset
 
     def _behind(self, stream: Stream, offset: int) -> int:
         """Everything before ``offset`` was handed out: past control records and what was compacted away behind it.

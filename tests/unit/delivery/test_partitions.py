@@ -517,6 +517,24 @@ async def test_what_user_code_commits_does_not_go_back_when_the_next_records_com
     assert positions.behind(stream, 1) == 1, "user code sought"
 
 
+async def test_a_record_that_is_taken_while_user_code_commits_is_not_passed() -> None:
+    """One task commits what was handed out, and another one takes the next record just then."""
+    house, _ = await house_past_an_aborted_transaction()
+    house.fetcher.positions[FIRST] = 18
+
+    class TakenMeanwhile:
+        partition, seeks, seeking, exhausted = FIRST, 0, False, False
+
+        @property
+        def position(self) -> int:
+            self.exhausted = True
+            return 17
+
+    meanwhile: Any = TakenMeanwhile()
+    house.buffer.streams[FIRST] = meanwhile
+    assert house.partitions.positions.behind(meanwhile, 17) == 17
+
+
 @pytest.mark.parametrize("behind", [0, 200], ids=["the log was made anew", "its beginning has expired"])
 async def test_where_the_log_goes_on_may_be_committed_though_nothing_came(behind: int) -> None:
     """The offset that was out of range stayed, and what came until the next start was passed over."""
