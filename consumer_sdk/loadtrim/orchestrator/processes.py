@@ -175,13 +175,13 @@ class InstanceProcesses:
         try:
             code = await process.wait()
             if name in self._asked and _group_lives(process.pid):
-                _signal_group(process.pid, signal.SIGTERM)
+                process_guard.send(process.pid, signal.SIGTERM)
                 while _group_lives(process.pid):  # noqa: ASYNC110 - other processes tell no event
                     await asyncio.sleep(GROUP_LOOK_SECONDS)
             return code
         finally:
             # What the command started and left behind ends with it; on cancellation the command itself does.
-            _signal_group(process.pid, signal.SIGKILL)
+            process_guard.send(process.pid, signal.SIGKILL)
             del self._processes[name]
             self._asked.discard(name)
             with contextlib.suppress(OSError):
@@ -199,7 +199,7 @@ class InstanceProcesses:
         if process is None:
             self._early_signals[name] = number
         elif number == signal.SIGKILL:
-            _signal_group(process.pid, number)
+            process_guard.send(process.pid, number)
         else:
             self._asked.add(name)
             self.signal(name, number)
@@ -214,18 +214,9 @@ class InstanceProcesses:
         return True
 
 
-def _signal_group(group_id: int, number: int) -> bool:
-    """Send a signal to all processes of a group; return False where there is none."""
-    try:
-        os.killpg(group_id, number)
-    except OSError:
-        return False
-    return True
-
-
 def _group_lives(group_id: int) -> bool:
     """Return whether a process of the group has not ended. One that has and that nobody reaps counts as ended."""
-    if not _signal_group(group_id, 0):
+    if not process_guard.send(group_id, 0):
         return False
     states = [state for group, state in map(_group_and_state, Path("/proc").glob("[0-9]*/stat")) if group == group_id]
     return not states or any(state not in "ZX" for state in states)  # without /proc the group's word counts

@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -46,11 +45,6 @@ while True:
     signal.pause()
 """
 WAIT_SECONDS = 20.0
-
-
-@pytest.fixture(autouse=True)
-def _logs_go_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 class Lines:

@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import signal
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,6 @@ while True:
     signal.pause()
 """
 BACKOFF_SECONDS = 0.05
-
-
-@pytest.fixture(autouse=True)
-def _logs_go_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 async def test_a_log_directory_that_was_tidied_away_is_made_again() -> None:
