@@ -29,14 +29,18 @@ class UncleanElection:
     Args:
         cluster: three brokers.
         topic: of two partitions; no other topic loses anything.
+        group: whose coordinator may go with the leader.
         leader: of both partitions; it dies with what only it has.
         follower: elected with what it had when it was frozen.
         witness: stays as it is.
     """
 
-    def __init__(self, cluster: ChaosCluster, topic: str, leader: Broker, follower: Broker, witness: Broker) -> None:
+    def __init__(
+        self, cluster: ChaosCluster, topic: str, group: str, leader: Broker, follower: Broker, witness: Broker
+    ) -> None:
         self._cluster = cluster
         self._topic = topic
+        self._group = group
         self._leader = leader
         self._follower = follower
         self._witness = witness
@@ -67,7 +71,8 @@ class UncleanElection:
     async def cut(self) -> int:
         """Kill the leader, wake the follower, and return how many records of partition 0 are gone, at least.
 
-        Afterwards every partition of every topic has a leader that lives, the group's coordinator among them.
+        Afterwards every partition of every topic has a leader that lives, and the group a coordinator that has read what
+        it wrote: one that is still reading has no group, and begins no session's time.
 
         Raises:
             AssertionError: the follower was not elected, or nothing is gone.
@@ -79,6 +84,7 @@ class UncleanElection:
         gone = before - await asyncio.to_thread(self._end)
         assert gone > 0, f"nothing of {self._topic} was cut off below {before}"
         await eventually(self._all_led, "every partition has a leader that lives")
+        await eventually(self._coordinated, "the group has a coordinator that knows it")
         return gone
 
     # -- what the witness says -------------------------------------------------------------------------------------
@@ -101,6 +107,13 @@ class UncleanElection:
     async def _all_led(self) -> bool:
         found = await self._partitions()
         return bool(found) and all(each.leader not in (-1, self._leader.id) for each in found)
+
+    async def _coordinated(self) -> bool:
+        with contextlib.suppress(KafkaException):
+            admin = self._admin()
+            answer = admin.describe_consumer_groups([self._group], request_timeout=ANSWER_SECONDS)[self._group]
+            return bool((await asyncio.to_thread(answer.result, ANSWER_SECONDS)).members)
+        return False
 
     async def _all_in_sync(self) -> bool:
         found = await self._partitions()

@@ -379,7 +379,7 @@ async def control_cut(world: World, rng: random.Random, window: Window) -> None:
     """
     brokers = rng.sample(world.cluster.kafka.brokers, BROKERS)
     leaves, seconds = rng.random() < 0.5, rng.uniform(0.3, 2.0)
-    election = UncleanElection(world.cluster, world.control, *brokers)
+    election = UncleanElection(world.cluster, world.control, world.group.group, *brokers)
     # Whoever starts without a log makes the group a mixed one, which is not what is tested here.
     with world.untended():
         async with election.lagging():
@@ -395,7 +395,7 @@ async def control_cut(world: World, rng: random.Random, window: Window) -> None:
             finally:
                 world.cluster.proxies.heal()
             window.cut_ns = begun_ns
-            # Until then partitions of the brokers that died or slept had no leader, and the group no coordinator.
+            # Until then partitions of the brokers that died or slept had no leader, or the group no coordinator.
             _over(window)
         # What begins later, by the next fault say, is not to hide from the judge that nobody noticed.
         await world.until_generation_after(before, NOTICED_SECONDS)
