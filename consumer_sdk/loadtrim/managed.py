@@ -31,6 +31,7 @@ from loadtrim_agent.wire.topic_names import control_topic
 
 from .agent_link import AgentLink
 from .arguments import Arguments, check_subscription, compiled
+from .assigned_anew import AssignedAnew
 from .cluster_queries import ClusterQueries
 from .last_record import abandon_unless_worked_on, coroutine_function
 from .positions import Positions
@@ -85,6 +86,7 @@ class ManagedConsumer:
             self.link, self.queries, group=arguments.group_id, auto_commit=arguments.enable_auto_commit
         )
         self._listener: ConsumerRebalanceListener | None = None
+        """As the agent calls it."""
         check_settings(arguments.kafka, user_loop)
         self._make_services = partial(
             Services, settings, group=arguments.group_id, client_id=arguments.client_id, registry=registry
@@ -330,26 +332,24 @@ class ManagedConsumer:
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         check_subscription(topics, pattern, listener)
-        if listener is not None and not self._arguments.enable_auto_commit:
-            self._warn_of(listener)
         subscription = Subscription(
             topics=tuple(sorted(set(topics))),
             pattern=compiled(pattern),
             exclude_internal=self._arguments.exclude_internal_topics,
             own=(self._settings.control_topic, self._settings.baseline_topic),
         )
-        self._listener = listener
+        self._listener = self._as_called(listener)
         self._set_subscription(subscription)
 
-    def _warn_of(self, listener: ConsumerRebalanceListener) -> None:
-        if isinstance(listener, IncrementalRebalanceListener) or type(listener) is type(self._listener):
-            return
-        log.warning(
-            "A rebalance listener hears that all partitions go and that those held now come, and commits are by hand: "
-            "what stays goes on where it was, and not at its last commit as with aiokafka. A program that forgets "
-            "records in on_partitions_revoked before it has committed them would pass them over with its next "
-            "commit(). Commit there, or take a loadtrim.IncrementalRebalanceListener, which hears of what goes alone."
-        )
+    def _as_called(self, listener: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener | None:
+        """Return what the agent calls for a listener of user code; the same one for the same listener."""
+        before = self._listener
+        if isinstance(before, AssignedAnew) and before.listener is listener:
+            return before
+        if listener is None or isinstance(listener, IncrementalRebalanceListener):
+            return listener
+        by_hand = not self._arguments.enable_auto_commit
+        return AssignedAnew(listener, self.link, self.positions, by_hand=by_hand)
 
     def unsubscribe(self) -> None:
         self._set_subscription(Subscription())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import CommitFailedError
 from aiokafka.structs import TopicPartition
 from aiokafka.util import commit_structure_validate
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.transactions import Transactions
 
 from .agent_link import AgentLink
@@ -36,11 +39,22 @@ class Positions:
         self._cluster = cluster
         self._group = group
         self._auto_commit = auto_commit
+        self.transactional = False
+        """Read only: offsets were sent to a transaction, so that what is committed is a producer's to say."""
+        self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
+        """The offset behind what was handed out of a stream before it was set back."""
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         if offsets is None:
             # With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
             manual, owned = not self._auto_commit, self._link.streams.items()
+            if not owned and self._link.buffer is not None and self._link.buffer.expired:
+                raise CommitFailedError(
+                    "The commit was not made: this member has left its group, for it asked for no record within "
+                    "max_poll_interval_ms. What was not committed is handed out again, to another member or to this "
+                    "one when it asks for records. Ask more often, for fewer records (max_poll_records), or raise "
+                    "max_poll_interval_ms."
+                )
             unknown = self._link.need_agent().partitions.without_offset if owned else ()
             wanted = {
                 p: (s.handed_out, "")
@@ -64,8 +78,11 @@ class Positions:
                 stream.commits.called(offset, stream.position, now)
 
     async def send_offsets_to_transaction(self, producer: AIOKafkaProducer, offsets: Mapping[Any, Any]) -> None:
-        wanted = [Partition(*p) for p in commit_structure_validate(offsets)]
+        checked = {Partition(*p): o.offset for p, o in commit_structure_validate(offsets).items()}
+        wanted = list(checked)
         self._link.must_own(wanted)
+        self.transactional = True
+        self._refuse_set_back(checked)
         link, of_agent = self._link, self._link.need_agent().transactions
         beginning = asyncio.ensure_future(link.run(of_agent.begin(wanted)))
         try:
@@ -77,8 +94,24 @@ class Positions:
         group = FencedGroup(self._group, lambda refused: link.run(of_agent.fence(acquisitions, refused)))
         await send_offsets(producer, offsets, group, lambda: link.post(of_agent.end, acquisitions))
 
+    def _refuse_set_back(self, offsets: Mapping[Partition, int]) -> None:
+        """Refuse what was handed out before its partition was set back, for it is handed out again.
+
+        Raises:
+            CommitFailedError: an offset is of that.
+        """
+        for partition, offset in offsets.items():
+            stream = self._link.streams.get(partition)
+            if stream is not None and stream.position < offset <= self._handed_out.get(stream, -1):
+                raise CommitFailedError(
+                    f"The offsets were not added to the transaction: {partition.topic}-{partition.partition} was set "
+                    "back to its last commit by a rebalance, as the listener counts on. Abort the transaction: what "
+                    "it covers is handed out again."
+                )
+
     async def committed(self, partition: TopicPartition) -> int | None:
-        return await self._link.run(self._link.need_agent().commits.committed(Partition(*partition)))
+        wanted = Partition(*partition)
+        return (await self._link.run(self._link.need_agent().commits.committed([wanted])))[wanted]
 
     async def position(self, partition: TopicPartition) -> int:
         self._link.stream(Partition(*partition))
@@ -108,22 +141,36 @@ class Positions:
                 self.seek(partition, offset)
         return committed
 
+    def set_back(self, stream: Stream, offset: int) -> None:
+        """Hand out from an offset on what was handed out before: offsets of that are in no transaction any more."""
+        self._handed_out[stream] = stream.position
+        self.seek(TopicPartition(*stream.partition), offset)
+
     def pause(self, *partitions: TopicPartition) -> None:
         self._set_paused(partitions, paused=True)
 
     def resume(self, *partitions: TopicPartition) -> None:
         self._set_paused(partitions, paused=False)
 
+    def run_again(self, partitions: Collection[TopicPartition]) -> None:
+        """Resume what is paused of these."""
+        self.resume(*self.paused().intersection(partitions))
+
     def paused(self) -> set[TopicPartition]:
-        return {TopicPartition(*p) for p, stream in self._link.streams.items() if stream.paused}
+        # What is not subscribed any more is kept from user code as if it were paused, until the agent gives it up.
+        paused = [partition for partition, stream in self._link.streams.items() if stream.paused]
+        subscribed = self._link.subscription.matches({partition.topic for partition in paused})
+        return {TopicPartition(*partition) for partition in paused if partition.topic in subscribed}
 
     def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
         if not all(isinstance(p, TopicPartition) for p in partitions):
             raise TypeError("partitions must be TopicPartition namedtuples")
+        subscribed = self._link.subscription.matches({partition.topic for partition in partitions})
         for partition in partitions:
             stream = self._link.stream(Partition(*partition))
-            stream.paused = paused
-            self._link.post(self._link.need_agent().partitions.paused, stream, paused)
+            if partition.topic in subscribed:  # else it is put aside, until the agent gives it up
+                stream.paused = paused
+                self._link.post(self._link.need_agent().partitions.paused, stream, paused)
         self._link.need_agent().buffer.wake()
 
     def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> None:

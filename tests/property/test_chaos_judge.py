@@ -153,6 +153,21 @@ class TestWhatIsRight:
         assert found.ok, found.violations
         assert found.excused["repeated after user code gave it up"] == 1
 
+    def test_a_batch_that_user_code_gave_up_behind_its_first_record(self, history: History) -> None:
+        """The first one was done, but the call that says so never came."""
+        at = history.works("a", range(3), 1000)
+        for offset in (3, 4):
+            history.story.sent(0, offset, at)
+        for offset in (3, 4):
+            history.story.handed("a", 0, offset, at + 1)
+        history.story.done("a", 0, 3, at + 2)
+        history.story.ends("a", at + 3)
+        history.group(at + 90, "b")
+        history.again("b", range(3, 5), at + 100)
+        found = history.judged()
+        assert found.ok, found.violations
+        assert found.excused["repeated after user code gave it up"] == 2
+
     def test_all_but_a_loss_in_a_mixed_group(self, history: History) -> None:
         at = history.works("a", range(5), 1000)
         history.fault("foreign", at - 500, at + 5_000, mixed=True, evicts=True)

@@ -127,7 +127,7 @@ def drawn_options(seed: int) -> Options:
         listeners=rng.random() < 0.3,
         **_drawn_later(seed, rates, auto_commit=auto_commit),
     )
-    return _slicing(seed, _telling(seed, _large(seed, options)))
+    return _gathering(seed, _slicing(seed, _telling(seed, _large(seed, options))))
 
 
 def _slicing(seed: int, options: Options) -> Options:
@@ -159,6 +159,12 @@ def _telling(seed: int, options: Options) -> Options:
     if random.Random(f"says what is done {seed}").random() >= TELLING_SHARE:
         return options
     return replace(options, programs=(*LATER_PROGRAMS, *options.programs[:2]))
+
+
+def _gathering(seed: int, options: Options) -> Options:
+    """Return the options with members that gather records and forget them, in half of the runs that could have them."""
+    by_hand = not options.auto_commit and not options.transactions
+    return replace(options, gathers=by_hand and random.Random(f"gathers {seed}").random() < 0.5)
 
 
 def _drawn_later(seed: int, rates: dict[str, float], *, auto_commit: bool) -> dict[str, Any]:

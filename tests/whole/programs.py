@@ -16,7 +16,17 @@ from loadtrim_agent.common.partition import Partition
 if TYPE_CHECKING:
     from .world import Member
 
-__all__ = ["FIRST_PROGRAMS", "LATER_PROGRAMS", "LISTENERS", "LISTENER_SECONDS", "OUTPUT", "PROGRAMS", "Program"]
+__all__ = [
+    "FIRST_PROGRAMS",
+    "LATER_PROGRAMS",
+    "LISTENERS",
+    "LISTENER_SECONDS",
+    "OUTPUT",
+    "PROGRAMS",
+    "Forgets",
+    "Gathered",
+    "Program",
+]
 
 Program = Callable[["Member"], Awaitable[None]]
 Batch = dict[TopicPartition, list[Any]]
@@ -87,6 +97,61 @@ async def commits_by_hand(member: Member) -> None:
                 await member.consumer.commit({at: record.offset + 1} if member.rng.random() < 0.5 else None)
             except (CommitFailedError, IllegalStateError):
                 continue  # the partition went to another member
+
+
+class Gathered:
+    """Records that user code has gathered, to do and commit them together."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.doing = asyncio.Lock()
+
+
+async def gathers(member: Member) -> None:
+    """Gathers records, does them together and commits; what it has gathered it forgets at a rebalance."""
+    gathered = member.gathered
+    while True:
+        try:
+            batches = await member.consumer.getmany(timeout_ms=200, max_records=member.rng.randint(1, 4))
+        except ConsumerStoppedError:
+            return
+        records = [record for batch in batches.values() for record in batch]
+        for record in records:
+            member.took(record)
+        gathered.records += records
+        if records and len(gathered.records) < member.rng.randint(2, 10):
+            continue
+        async with gathered.doing:
+            together, gathered.records = gathered.records, []
+            await asyncio.sleep(member.cost())
+            for record in together:
+                member.did(record)
+            with contextlib.suppress(CommitFailedError, IllegalStateError):  # a partition went to another member
+                await member.consumer.commit()
+
+
+class Forgets(ConsumerRebalanceListener):
+    """The listener of :func:`gathers`, which counts on what aiokafka does: what is not committed comes again.
+
+    Args:
+        member: whose records it forgets.
+    """
+
+    SECONDS = 2 * 5.0
+    """For so long a partition may stand still because of it: two seconds for what is in hand, three for what is being
+    done, and a pair of calls under way before."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        gathered = self._member.gathered
+        async with gathered.doing:
+            forgotten, gathered.records = gathered.records, []
+            for record in forgotten:
+                self._member.dropped(record)
+
+    async def on_partitions_assigned(self, assigned: Any) -> None: ...
 
 
 async def goes_back(member: Member) -> None:

@@ -28,7 +28,10 @@ from .programs import (
     LISTENERS,
     OUTPUT,
     PROGRAMS,
+    Forgets,
+    Gathered,
     commits_by_hand,
+    gathers,
     transacts,
 )
 from .requests import API
@@ -72,6 +75,8 @@ class Options:
     slicing: bool = False
     """Members give partitions away by their own decision; the objective is so short that they have reason to."""
     programs: tuple[str, ...] = FIRST_PROGRAMS
+    gathers: bool = False
+    """Every program gathers records and forgets them at a rebalance; only without auto-commit and transactions."""
     transactions: bool = False
     """Every program puts its offsets into transactions; only without auto-commit."""
     converts_back: bool = True
@@ -111,7 +116,9 @@ class Member:
         self.waits_for_records = False
         self._listener = listener
         self._stop_task: asyncio.Task[None] | None = None
-        by_hand = transacts if options.transactions else commits_by_hand
+        self.gathered = Gathered()
+        self._gathers = options.gathers and not foreign
+        by_hand = transacts if options.transactions else gathers if options.gathers else commits_by_hand
         programs = {**PROGRAMS, **LATER_PROGRAMS}
         self._work = (foreign and _plain) or (programs[program] if options.auto_commit else by_hand)
         self.task = self.process.run(self._main())
@@ -137,7 +144,7 @@ class Member:
                 settings |= {"slicing": "auto", "sla_seconds": SLICED_OBJECTIVE_SECONDS}
             self.consumer = SimConsumer(kernel, self.name, settings=settings, **kwargs)
             listener = LISTENERS[self._listener](self) if self._listener else None
-            self.consumer.subscribe([TOPIC], listener=listener)
+            self.consumer.subscribe([TOPIC], listener=Forgets(self) if self._gathers else listener)
         try:
             await self.consumer.start()
             await self._work(self)
@@ -265,7 +272,7 @@ class Member:
     @property
     def listener_seconds(self) -> float:
         """Return how long calls of its listener may hold a partition up."""
-        return LISTENER_SECONDS.get(self._listener, 0.0)
+        return Forgets.SECONDS if self._gathers else LISTENER_SECONDS.get(self._listener, 0.0)
 
     def disturbed(self, seconds: float = 0.0) -> None:
         """A fault meets this member, and lasts so long."""

@@ -11,11 +11,12 @@ class CommitCalls:
     """The calls of ``commit()`` for one stream that went beyond those before. What was not taken is bounded by what
     was handed out since: a call that says nothing new of these records is not kept."""
 
-    __slots__ = ("_calls", "_highest")
+    __slots__ = ("_calls", "highest")
 
     def __init__(self) -> None:
         self._calls: deque[tuple[int, float]] = deque()
-        self._highest = 0
+        self.highest = 0
+        """User: the offset that it has said to be done; 0: nothing yet, or nothing since its position was moved."""
 
     def called(self, offset: int, position: int, now: float) -> None:
         """User: an offset is to be committed.
@@ -26,13 +27,13 @@ class CommitCalls:
             now: boot clock.
         """
         offset = min(offset, position)
-        if offset > self._highest:
-            self._highest = offset
+        if offset > self.highest:
+            self.highest = offset
             self._calls.append((offset, now))
 
     def sought(self) -> None:
         """User: the position was moved, so that lower offsets say something new."""
-        self._highest = 0
+        self.highest = 0
 
     def take(self) -> list[tuple[int, float]]:
         """Agent: return the calls since this was asked last: offset and time (boot clock), oldest first."""

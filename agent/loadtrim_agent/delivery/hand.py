@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from loadtrim_agent.common.clock import boot_time
 
@@ -22,7 +23,7 @@ class Hand:
         samples: of records, that tell whether they are done when the next one is asked for.
     """
 
-    __slots__ = ("_holder", "_iterating", "_loop", "_taker", "samples", "streams", "telling")
+    __slots__ = ("_emptied", "_holder", "_iterating", "_loop", "_taker", "samples", "streams", "telling")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, telling: Telling, samples: RecordSamples) -> None:
         self._loop = loop
@@ -35,6 +36,23 @@ class Hand:
         """The task that began the iteration in which a record was asked for last; None: it was asked for otherwise."""
         self.streams: list[Stream] = []
         """Streams with something in hand, those given up meanwhile included."""
+        self._emptied: asyncio.Event | None = None
+        """Set when nothing is in hand any more; None: nobody waits for that."""
+
+    def looked(self) -> None:
+        """Tell the one that waits for it when nothing is in hand any more."""
+        if self._emptied is not None and not self.streams:
+            self._emptied.set()
+
+    async def until_empty(self, timeout_seconds: float) -> None:
+        """Wait until nothing is in hand, and no longer than ``timeout_seconds``. One call at a time."""
+        if self.streams:
+            self._emptied = asyncio.Event()
+            try:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._emptied.wait(), timeout_seconds)
+            finally:
+                self._emptied = None
 
     def taken(self, task: asyncio.Task[object] | None = None) -> None:
         """Note the task that works on what is in hand.

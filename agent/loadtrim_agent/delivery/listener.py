@@ -146,7 +146,8 @@ class Listener:
             while not change.told:
                 await self._rest()
                 await self._all_of_a_leave()
-                await self._tell_together()
+                if not change.told:
+                    await self._tell_together()
 
     async def _rest(self) -> None:
         """Wait while records are handed out between two pairs of calls. A leave waits for nothing."""
@@ -160,12 +161,21 @@ class Listener:
 
         An incremental listener need not wait for that, nor does what is idle: it is told at once what goes together.
         """
+        self._tell_no_more_comes()
         incremental = isinstance(self._target, IncrementalRebalanceListener)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_TOGETHER_SECONDS if incremental else None):
                 while self.leaving and self._target is not None and self._outcome()[0]:
                     self._changed.clear()
                     await self._changed.wait()
+                    self._tell_no_more_comes()
+
+    def _tell_no_more_comes(self) -> None:
+        """At a leave what comes is not told: it goes at once, and nothing waits for a call that would tell of it."""
+        if self.leaving:
+            for change in self._changes:
+                change.told = change.told or change.comes
+            self._changes = [change for change in self._changes if not change.told]
 
     def _outcome(self) -> tuple[frozenset[Partition], frozenset[Partition]]:
         """Return what all changes so far come to: what is held after them, and what the listener loses by them."""

@@ -175,6 +175,7 @@ def _summed(
         startups=len(startups),
         capacity_typical=statistics.median(known) if known else 1.0,
         stale=tuple(member for member, _ in observation.stale),
+        left_out=observation.left_out,
         untold=(untold := _untold(observation, inputs.members)),
         capacity_known=not untold or any(observation.members[member].capacity.known for member in untold),
         capacity_error=_capacity_error(observation, inputs.members),

@@ -15,6 +15,10 @@ __all__ = ["NAMES_MAX", "attribute", "blind", "explain", "format_list", "replica
 QUEUED = "queued"
 """What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
 NAMES_MAX = 3
+_LEFT_OUT = {
+    "slot_time": "what they tell is minutes from the broker's clock; look at the clock of its host",
+    "slot_length": "they count in slots of another length; let all members have one version",
+}
 STILL = Moving(in_hand_seconds=0.0)
 
 
@@ -85,10 +89,12 @@ def _adds(least: int, sizing: Sizing) -> bool:
 
 
 def blind(estimate: Estimate, group: GroupState) -> str:
-    """Who has not reported, and for how long: "no report from pod-3 for 4.2 s"."""
+    """Who has not reported, and for how long: "no report from pod-3 for 4.2 s"; or why reports count for nothing."""
     first = estimate.stale[0]
-    age = estimate.members[first].age_seconds
     names = member_names(group.instances)
+    if why := estimate.left_out.get(first):
+        return f"the reports of {names[first]} count for nothing: {_LEFT_OUT[why]}"
+    age = estimate.members[first].age_seconds
     who = format_list([names[member] for member in estimate.stale])
     return f"no report from {who} {f'for {age:.1f} s' if age is not None else 'yet'}"
 

@@ -22,13 +22,13 @@ from .bucket_sums import BucketSums
 from .chance import Blocks, chance_share
 from .falling_behind import GONE, Flow, MemberFlow, flow_of
 from .history import RecentSeconds
+from .left_out import BUCKET_SECONDS, left_out_slots
 from .newcomer import Newcomer
 from .shape import shape_of
 from .values import GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
 
 __all__ = ["BUCKET_SECONDS", "FAST_SECONDS", "Average", "History"]
 
-BUCKET_SECONDS = 0.1
 KEEP_SECONDS = 300.0
 """How long members that are gone are remembered, and what is not told any more. Derived: as much as a new leader reads
 (``REPLAY_SECONDS``), so that it knows what the old one knew."""
@@ -38,11 +38,6 @@ FILLED_SECONDS_MAX = 60.0
 """Longest time after the newest slot for which a member that is gone is taken to have gone on. Chosen."""
 PRUNE_SLOTS = 100
 """So many more than that may pile up before the old ones are dropped."""
-SLOTS_AHEAD_SECONDS = 60.0
-"""Slots that end so long after the report was appended are no past: one taken for truth would shut the real ones out.
-Chosen: clocks of members and brokers are off by less."""
-SLOTS_BEHIND_SECONDS = 600.0
-"""The same before it: a report that a broker took so late tells nothing of today. Chosen."""
 SEQUENCES_MAX = 64
 """Sequences of a member's last reports that are remembered, so that a copy is known. Chosen: a minute of reports."""
 MEMBERS_MAX = 5_000
@@ -259,7 +254,7 @@ def _persistent_backlog(report: PartitionReport) -> float:
 class _Told:
     """Memory of one member's reports."""
 
-    __slots__ = ("delay", "delay_at", "flow", "interval", "newcomer", "sequences")
+    __slots__ = ("delay", "delay_at", "flow", "interval", "left_out", "newcomer", "sequences")
 
     def __init__(self, objective_seconds: float) -> None:
         self.sequences: deque[int] = deque(maxlen=SEQUENCES_MAX)
@@ -270,6 +265,8 @@ class _Told:
         """The newest, of which further parts may come."""
         self.delay: float | None = None
         self.delay_at = -math.inf
+        self.left_out = ""
+        """Why the slots of its last report were left out; empty: they were not."""
 
     def delayed(self, now: float, told: float | None, take: float) -> float | None:
         """Take in a report's arrival delay, or that it tells none. Returns the smoothed one; None: not known."""
@@ -348,6 +345,7 @@ class History:
         further = old is not None and report.slots_start <= 0 and not report.slots
         told.add(flow_of(report, interval), further)
         slots_end = self._take_slots(report, received_at if logged_at is None else logged_at)
+        heard_at = received_at if not told.left_out else old.received_at if old is not None else -math.inf
         self._handoffs.extend(seconds for seconds in report.handoffs if seconds >= 0)
         if report.startup_seconds is not None and report.startup_seconds >= 0:
             self._startups.append(report.startup_seconds)
@@ -364,13 +362,13 @@ class History:
         )
         if old is not None and further:
             # A further part of a report that was split: everything beyond its partitions was in the first part.
-            self._members[report.member] = replace(old, received_at=received_at)
+            self._members[report.member] = replace(old, received_at=heard_at)
             return
         arrived = sum(report.slots) / (len(report.slots) * BUCKET_SECONDS) if report.slots else 0.0
         take = 1.0 if old is None else 1.0 - math.exp(-interval / MEMBER_SECONDS)
         smoothed = arrived if old is None else old.work_rate + (arrived - old.work_rate) * take
         self._members[report.member] = MemberObservation(
-            received_at=received_at,
+            received_at=heard_at,
             instance=report.instance,
             instance_type=report.instance_type,
             interval_seconds=interval,
@@ -425,13 +423,11 @@ class History:
         """Add a member's slots to the group's; the end of the last one."""
         if report.slots_start <= 0:
             return None
-        if abs(report.slot_seconds - BUCKET_SECONDS) > 1e-6:
-            self.left_out["slot_length"] += 1
-            return None
         first = round(report.slots_start / BUCKET_SECONDS)
         after = first + len(report.slots)
-        if not -SLOTS_BEHIND_SECONDS <= after * BUCKET_SECONDS - logged_at <= SLOTS_AHEAD_SECONDS:
-            self.left_out["slot_time"] += 1
+        self._told[report.member].left_out = why = left_out_slots(report, after, logged_at)
+        if why:
+            self.left_out[why] += 1
             return None
         self._open[report.member] = [(after + n, work * report.speed) for n, work in enumerate(report.slots_open)]
         for slot, guess in self._filled.pop(report.member, {}).items():
@@ -481,6 +477,7 @@ class History:
             startups_seconds=tuple(self._startups),
             stale=stale,
             silent=silent,
+            left_out={m: why for m in sorted(silent) if m in self._told and (why := self._told[m].left_out)},
             late_records=late,
             past=self._past.seconds(),
             opening=self._opening(end, group) if halves else 0.0,

@@ -357,7 +357,8 @@ class Observation:
     stale: tuple[tuple[str, float | None], ...]
     """Owners without a recent report and how old their last one is; sorted by member."""
     silent: frozenset[str] = frozenset()
-    """All members without a recent report, owners or not."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """All members without a recent report, owners or not; those of them whose reports count for nothing, and why."""
     late_records: Mapping[str, int] = field(default_factory=dict)
     past: tuple[Second, ...] = ()
     """What the group did in each of the last seconds, oldest first."""
@@ -406,7 +407,8 @@ class Unknowns:
     """Unknown facts of a group."""
 
     stale: tuple[str, ...] = ()
-    """Members that own something and whose reports are missing or too old."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Members that own something and whose reports are missing or too old; as in :class:`Observation`."""
     untold: Mapping[str, str] = field(default_factory=dict)
     """Members of which nobody knows when their records are done, and why: what is in time, or late, is not known."""
     capacity_known: bool = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from aiokafka.errors import (
@@ -312,8 +312,13 @@ class UserCommits:
             if not waiting.done():
                 waiting.set_result(int(Code.UNKNOWN_MEMBER_ID))
 
-    async def committed(self, partition: Partition) -> int | None:
-        """The group's committed offset, None where there is none.
+    async def answered(self, timeout_seconds: float) -> None:
+        """Wait until the commits of user code that are under way have their answers, no longer than this."""
+        if self._pending:
+            await asyncio.wait(self._pending.values(), timeout=timeout_seconds)
+
+    async def committed(self, partitions: Collection[Partition]) -> dict[Partition, int | None]:
+        """The group's committed offsets, None where there is none.
 
         A user who reads committed records only is told of no offset that an open transaction may still change: as the
         Java client does, this waits for the transaction's end, for at most ``request_timeout_ms``.
@@ -324,21 +329,23 @@ class UserCommits:
         loop, config = asyncio.get_running_loop(), self._driver.config
         stable = self._committed_timeout is not None
         deadline = loop.time() + (self._committed_timeout or 0.0)
-        fetched = await self._requests.committed([partition], stable=stable)
+        fetched = await self._requests.committed(partitions, stable=stable)
         while fetched.unstable:
             if loop.time() >= deadline:
+                names = ", ".join(f"{topic}-{index}" for topic, index in sorted(fetched.unstable))
                 raise KafkaTimeoutError(
-                    f"The committed offset of {partition.topic}-{partition.partition} is part of a transaction that "
-                    "is still open. Commit or abort it first, if it is one of this process."
+                    f"A committed offset of {names} is part of a transaction that is still open. Commit or abort it "
+                    "first, if it is one of this process."
                 )
             await asyncio.sleep(config.retry_backoff)
-            fetched = await self._requests.committed([partition], stable=stable)
-        if partition in fetched.refused:
-            raise for_code(fetched.refused[partition])(partition.topic)
+            fetched = await self._requests.committed(partitions, stable=stable)
+        for partition in partitions:
+            if partition in fetched.refused:
+                raise for_code(fetched.refused[partition])(partition.topic)
         if fetched.code:
             raise group_error(fetched.code, config) if fetched.code > 0 else KafkaConnectionError("No answer")
-        offset = fetched.offsets.get(partition, -1)
-        return offset if offset >= 0 else None
+        offsets = {partition: fetched.offsets.get(partition, -1) for partition in partitions}
+        return {partition: offset if offset >= 0 else None for partition, offset in offsets.items()}
 
 
 class CommandTargets(FailureSink, Protocol):

@@ -71,8 +71,8 @@ class UncleanElection:
     async def cut(self) -> int:
         """Kill the leader, wake the follower, and return how many records of partition 0 are gone, at least.
 
-        Afterwards every partition of every topic has a leader that lives, and the group a coordinator that has read what
-        it wrote: one that is still reading has no group, and begins no session's time.
+        Afterwards every partition of every topic has a leader that lives, and the group a coordinator that has read its
+        log: one that is still reading has no group, and begins no session's time.
 
         Raises:
             AssertionError: the follower was not elected, or nothing is gone.

@@ -169,9 +169,15 @@ class Evidence:
         return ending is not None and 0 < ending.asked_ns <= at_ns
 
     def gave_up(self, handout: Delivered, until_ns: int) -> bool:
-        """Whether user code ended with the record in hand."""
-        ended = self.processes[handout.process].gone_ns()
-        return handout.done_ns is None and ended is not None and ended <= until_ns
+        """Whether user code ended with the record in hand, or with the batch that it was a part of.
+
+        None of a batch is done before the next call. What was handed out with it was so before it was done.
+        """
+        ended, done_ns = self.processes[handout.process].gone_ns(), handout.done_ns
+        if ended is None or ended > until_ns:
+            return False
+        mine = (other for other in self.run.handouts() if other.process == handout.process and other.done_ns is None)
+        return done_ns is None or any(handout.handed_ns <= other.handed_ns <= done_ns for other in mine)
 
     def seconds(self, ns: int) -> float:
         return (ns - self.origin_ns) / 1e9

@@ -411,3 +411,28 @@ async def test_a_leave_does_not_wait_for_records_to_be_handed_out() -> None:
     began = loop.time()
     await release
     assert loop.time() - began == pytest.approx(0.5)
+
+
+async def test_a_leave_does_not_wait_for_what_has_come_and_was_not_told() -> None:
+    """It could not go before user code had heard of it, and that call waited until all had gone: the drain time."""
+    told: list[tuple[str, int]] = []
+
+    class Slow(ConsumerRebalanceListener):  # type: ignore[misc]
+        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            told.append(("assigned", len(assigned)))
+            await asyncio.sleep(0.05)
+
+        async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            told.append(("revoked", len(revoked)))
+
+    listener, _ = listener_of(Slow())
+    async with asyncio.timeout(WAIT_SECONDS):
+        await listener.assigned([ONE])
+        coming = asyncio.create_task(listener.assigned([TWO]))  # between two calls records are handed out first
+        await asyncio.sleep(0)
+        listener.leaving = True
+        going = asyncio.create_task(listener.revoked([ONE]))
+        await coming
+        await listener.revoked([TWO])
+        await going
+    assert told == [("revoked", 0), ("assigned", 1), ("revoked", 1)]

@@ -442,6 +442,30 @@ def test_a_slot_of_tomorrow_is_not_taken_for_the_newest() -> None:
     assert sum(seen(history, 10).slots) == pytest.approx(5.0)
 
 
+@pytest.mark.parametrize(
+    ("part", "why"), [({"slots_start": T - 1e4}, "slot_time"), ({"slot_seconds": 0.5}, "slot_length")]
+)
+def test_a_member_whose_slots_are_left_out_is_not_heard(part: dict[str, float], why: str) -> None:
+    """It counted as one for which nothing comes, so the group shrank under its load."""
+    history = History(CONFIG)
+    feed(history, 5)
+    for second in range(5):
+        history.observe(report("b", second, **part), T + second + 1)
+    both = group("a", "b", owners={0: "a", 1: "b"})
+    now = seen(history, 5.1, both)
+    assert (now.silent, now.left_out, [member for member, _ in now.stale]) == ({"b"}, {"b": why}, ["b"])
+    history.observe(report("b", 5), T + 6)
+    feed(history, 1, first=5)
+    assert (seen(history, 6.1, both).silent, seen(history, 6.1, both).left_out) == (frozenset(), {})
+
+
+def test_a_report_of_long_ago_among_others_silences_nobody() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    history.observe(report("a", 999, slots_start=T - 1e4), T + 5)
+    assert seen(history, 5.1).stale == ()
+
+
 def test_slots_are_compared_by_the_brokers_clock() -> None:
     """The leader's clock is an hour ahead: what the members tell is as near to the broker's stamp as ever."""
     history = History(CONFIG)

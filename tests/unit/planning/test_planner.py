@@ -18,7 +18,7 @@ from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, MemberState, Placement, PlanConfig, PlannedMove
 from loadtrim_agent.wire.codec import decode, encode
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
-from loadtrim_agent.wire.telemetry_records import DecisionRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 from unit.planning.virtual_group import COST, Fleet, T, even, noisy, partition, steps
 
 CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=3.0)
@@ -425,6 +425,25 @@ def test_stale_reports_hold_and_never_shrink(silent: set[str]) -> None:
     group.silent = set()
     group.run(15)
     assert group.history[-1].replicas_wanted < before
+
+
+def test_a_clock_that_is_minutes_off_holds_the_group_and_is_told() -> None:
+    """Nothing seemed to come for that member: the group shrank under its load, and held only then."""
+    group = fleet(steps(9, (0, 500.0)), members=3)
+    group.run(20)
+    before = group.history[-1].replicas_wanted
+    observe = group.planner.observe
+
+    def of_a_slow_clock(report: ReportRecord, *at: float) -> None:
+        slow = report.member == "m02"
+        observe(msgspec.structs.replace(report, slots_start=report.slots_start - 900.0) if slow else report, *at)
+
+    group.planner.observe = of_a_slow_clock  # type: ignore[method-assign]
+    group.run(60)
+    assert {decision.replicas_wanted for decision in group.history[20:]} == {before}
+    last = group.history[-1]
+    assert (last.outcome, last.reason_code) == ("hold", "blind")
+    assert "the reports of pod-02 count for nothing: what they tell is minutes from the broker's clock" in last.reason
 
 
 def test_time_that_was_not_seen_is_no_patience() -> None:

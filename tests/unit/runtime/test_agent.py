@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from aiokafka.errors import CommitFailedError, KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol import group, offset
 
 from loadtrim import Consumer, Settings
@@ -318,6 +318,9 @@ async def test_user_code_that_asks_for_nothing_leaves_and_comes_back_at_its_next
             assert condition.left.is_set() != under_way
             assert errors["max_poll_interval"] == before + 1
             assert broker.committed(GROUP, TOPIC, 0) == 0
+            if not under_way:
+                with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):  # it returned as if all were well
+                    await one.commit()
             # While the member leaves the call still makes the record done, and the last commit has it.
             record = await asyncio.wait_for(one.getone(), WAIT_SECONDS)
             assert record.value == (b"1" if under_way else b"0")

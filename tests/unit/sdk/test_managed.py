@@ -13,12 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaConnectionError, KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from loadtrim import Consumer, IncrementalRebalanceListener, Settings, managed, signals
+from loadtrim import Consumer, Settings, managed, signals
 from loadtrim.agent_link import AgentLink
 from loadtrim.managed import ManagedConsumer
 from loadtrim.watch import AgentWatch
@@ -328,28 +327,6 @@ async def test_a_signal_ends_the_iteration_though_the_users_loop_is_closed() -> 
     loop.close()
     client.end_iteration(False)
     assert [release for _, release in agent.asked] == [True]
-
-
-class Everything(ConsumerRebalanceListener):  # type: ignore[misc]
-    def on_partitions_revoked(self, revoked: object) -> None: ...
-
-    def on_partitions_assigned(self, assigned: object) -> None: ...
-
-
-class Changes(IncrementalRebalanceListener, Everything): ...
-
-
-@pytest.mark.parametrize(
-    ("listener", "auto_commit", "warned"), [(Everything, False, 1), (Everything, True, 0), (Changes, False, 0)]
-)
-async def test_a_listener_that_may_forget_what_stays_is_warned_of_once(
-    listener: Callable[[], Any], warned: int, caplog: pytest.LogCaptureFixture, *, auto_commit: bool
-) -> None:
-    """What is not committed of it is not handed out again, as it is by aiokafka."""
-    consumer = Consumer(group_id="g", enable_auto_commit=auto_commit, settings=Settings(), handle_signals=False)
-    for _ in range(2):
-        consumer.subscribe(["orders"], listener=listener())
-    assert caplog.text.count("what stays goes on where it was") == warned
 
 
 def test_a_start_in_another_loop_is_refused() -> None:

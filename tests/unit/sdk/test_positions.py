@@ -46,6 +46,7 @@ class Link:
 
     def __init__(self) -> None:
         self.transactions = Transactions()
+        self.streams: dict[Partition, Stream] = {}
         self.answer = asyncio.Event()
 
     def must_own(self, partitions: list[Partition]) -> None: ...

@@ -11,10 +11,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-__all__ = ["DETAIL_MAX", "Answer", "ScaleOutcome", "ScaleRequest", "Scaler", "one_line"]
+__all__ = ["DETAIL_MAX", "Answer", "ScaleOutcome", "ScaleRequest", "Scaler", "one_line", "retry_after"]
 
 DETAIL_MAX: Final = 300
 """Most characters of an outcome's detail, which may quote the other side."""
+RETRY_AFTER_SECONDS_MAX: Final = 60.0
+"""An answer that asks for more is asked again after this: a group is not left as it is for hours. Chosen."""
 
 
 class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +124,15 @@ class Scaler(Protocol):
     async def close(self) -> None:
         """Break off what is under way. Closing twice is fine."""
         ...
+
+
+def retry_after(header: str | None) -> float | None:
+    """Return the seconds that an answer's ``Retry-After`` asks for, :data:`RETRY_AFTER_SECONDS_MAX` at most.
+
+    None: it asks for none, or names a date, which nobody's clock here is held to.
+    """
+    text = (header or "").strip()
+    return min(float(text), RETRY_AFTER_SECONDS_MAX) if text.isascii() and text.isdigit() else None
 
 
 def one_line(text: str) -> str:

@@ -23,7 +23,7 @@ from loadtrim_agent.common.daemon_call import DaemonCall
 from loadtrim_agent.common.settings import without_secrets
 
 from .breakable import BreakableConnection
-from .port import Answer, ScaleOutcome, ScaleRequest, one_line
+from .port import Answer, ScaleOutcome, ScaleRequest, one_line, retry_after
 
 __all__ = ["ANSWER_BYTES_MAX", "TIMEOUT_SECONDS", "WebhookScaler", "check_webhook"]
 
@@ -156,11 +156,11 @@ class WebhookScaler:
             )
         quoted = f"{said}: {answer.text}" if answer.text else said
         if HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ScaleOutcome(Answer.REFUSED, one_line(f"{self.url} answered {quoted}"))
-        return self._failed(quoted)
+            return ScaleOutcome(Answer.REFUSED, one_line(f"{self.url} answered {quoted}"), answer.retry_after_seconds)
+        return self._failed(quoted, answer.retry_after_seconds)
 
-    def _failed(self, why: str) -> ScaleOutcome:
-        return ScaleOutcome(Answer.FAILED, one_line(f"{self.url}: {why}"))
+    def _failed(self, why: str, retry_after_seconds: float | None = None) -> ScaleOutcome:
+        return ScaleOutcome(Answer.FAILED, one_line(f"{self.url}: {why}"), retry_after_seconds)
 
 
 class _HttpAnswer(msgspec.Struct, frozen=True):
@@ -168,6 +168,7 @@ class _HttpAnswer(msgspec.Struct, frozen=True):
     reason: str
     text: str
     location: str | None
+    retry_after_seconds: float | None
 
 
 class _Exchange:
@@ -196,8 +197,13 @@ class _Exchange:
             with connection.getresponse() as response:
                 accepted = HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
                 text = b"" if accepted else response.read(ANSWER_BYTES_MAX)
-                location = response.getheader("Location")
-                return _HttpAnswer(response.status, response.reason, text.decode(errors="replace"), location)
+                return _HttpAnswer(
+                    response.status,
+                    response.reason,
+                    text.decode(errors="replace"),
+                    response.getheader("Location"),
+                    retry_after(response.getheader("Retry-After")),
+                )
 
 
 def _encoded(wanted: ScaleRequest) -> bytes:

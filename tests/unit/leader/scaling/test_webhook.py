@@ -125,6 +125,14 @@ async def test_other_answers_are_told_with_their_text(server: Receiver, status: 
     assert server.url in outcome.detail
 
 
+@pytest.mark.parametrize("status", [429, 503])
+async def test_what_it_asks_to_wait_is_heeded_for_a_minute_at_most(server: Receiver, status: int) -> None:
+    """An answer that asked for a day would have left the group as it was for a day."""
+    server.behaviours += [answer(status, Retry_After=text) for text in ("7", "86400", "Wed, 21 Oct 2026 07:28:00 GMT")]
+    scaler = WebhookScaler(server.url)
+    assert [(await scaler.request(WANTED)).retry_after_seconds for _ in range(3)] == [7.0, 60.0, None]
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirects_are_not_followed(server: Receiver, status: int) -> None:
     with Receiver() as elsewhere:

@@ -18,6 +18,7 @@ import msgspec
 
 from loadtrim_agent.common.daemon_call import call_in_daemon
 
+from ..port import retry_after
 from .api import ApiError, Conversation
 from .lease import WorkloadLease
 from .target import Target
@@ -224,7 +225,8 @@ class ClusterConversation:
         try:
             return await call
         except self._library.ApiException as error:
-            raise ApiError(error.status or 0, _message(error), _retry_after(error.headers)) from None
+            seconds = retry_after((error.headers or {}).get("Retry-After"))
+            raise ApiError(error.status or 0, _message(error), seconds) from None
         except TimeoutError:
             raise ApiError(0, f"the API server gave no answer within {REQUEST_SECONDS:g} s") from None
         except self._broken as error:
@@ -271,8 +273,3 @@ def _message(error: Any) -> str:
     with contextlib.suppress(msgspec.MsgspecError, TypeError):
         return msgspec.json.decode(error.body or b"", type=_Status).message
     return str(error.reason or "no reason given")
-
-
-def _retry_after(headers: Mapping[str, str] | None) -> float | None:
-    text = (headers or {}).get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdigit() else None

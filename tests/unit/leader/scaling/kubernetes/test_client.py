@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from loadtrim_agent.leader.scaling.kubernetes import client
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi, pod_namespace
 
@@ -55,11 +54,6 @@ def test_the_namespace_is_the_pods_unless_it_is_given(account: Path) -> None:
     assert ClusterApi(account=account).namespace == "shop"
     assert ClusterApi("other", account).namespace == "other"
     assert pod_namespace(account / "none") == ""
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("7", 7.0), ("", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)])
-def test_retry_after_is_read_where_it_is_a_number(text: str, seconds: float | None) -> None:
-    assert client._retry_after({"Retry-After": text} if text else None) == seconds
 
 
 def test_only_a_leader_that_asks_pays_for_the_library() -> None:

@@ -1,0 +1,31 @@
+"""Slots of a report that count for nothing: of another length, or far from the time of the report's append.
+
+Nobody knows what came for a member whose slots are left out, so it counts as one that is not heard.
+"""
+
+from __future__ import annotations
+
+from loadtrim_agent.wire.telemetry_records import ReportRecord
+
+__all__ = ["BUCKET_SECONDS", "left_out_slots"]
+
+BUCKET_SECONDS = 0.1
+SLOTS_AHEAD_SECONDS = 60.0
+"""Slots that end so long after the report was appended are no past: one taken for truth would shut the real ones out.
+Chosen: clocks of members and brokers are off by less."""
+SLOTS_BEHIND_SECONDS = 600.0
+"""The same before it: a report that a broker took so late tells nothing of today. Chosen."""
+
+
+def left_out_slots(report: ReportRecord, after: int, logged_at: float) -> str:
+    """Return why a report's slots are left out, as ``observation.LEFT_OUT`` names it; empty: they are not.
+
+    Args:
+        report: with slots.
+        after: number of the slot after the last one.
+        logged_at: when it was appended, seconds since the epoch.
+    """
+    if abs(report.slot_seconds - BUCKET_SECONDS) > 1e-6:
+        return "slot_length"
+    ahead_seconds = after * BUCKET_SECONDS - logged_at
+    return "" if -SLOTS_BEHIND_SECONDS <= ahead_seconds <= SLOTS_AHEAD_SECONDS else "slot_time"

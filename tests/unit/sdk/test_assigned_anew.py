@@ -1,0 +1,254 @@
+"""What stays at a rebalance is made anew for a listener that was written for aiokafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import CommitFailedError, ConsumerStoppedError, GroupAuthorizationFailedError, KafkaConnectionError
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from loadtrim import Consumer, IncrementalRebalanceListener
+from loadtrim.assigned_anew import AssignedAnew
+from loadtrim.positions import Positions
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.hand import Hand
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.kafka.subscription import Subscription
+from unit.delivery.test_record_buffer import ONE, handout_of
+from unit.sdk.test_positions import TOPIC, consumer_of
+from walks.broker import MemoryBroker, memory_broker
+
+AT = TopicPartition(*ONE)
+GROUP = "walk"
+PARTITIONS = 2
+RECORDS = 6
+"""Of each partition."""
+
+
+class Forgets(ConsumerRebalanceListener):  # type: ignore[misc]
+    """User code that gathers records and forgets, at each rebalance, what it has not committed."""
+
+    def __init__(self) -> None:
+        self.gathered: list[ConsumerRecord[Any, Any]] = []
+        self.held = 0
+        """So many partitions, as it was told last."""
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.gathered.clear()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.held = len(assigned)
+
+
+class ForgetsWhatGoes(IncrementalRebalanceListener, Forgets):
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.held += len(assigned)
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.held -= len(revoked)
+        self.gathered[:] = [r for r in self.gathered if TopicPartition(r.topic, r.partition) not in revoked]
+
+
+@asynccontextmanager
+async def rebalanced(
+    listener: Forgets, before: Callable[[Consumer], Awaitable[object]], **options: Any
+) -> AsyncIterator[tuple[Consumer, MemoryBroker]]:
+    """A member that had all partitions, did something, and has heard of another member's join since."""
+    async with memory_broker({TOPIC: PARTITIONS, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        for index in range(PARTITIONS):
+            await broker.send(TOPIC, index, *(b"%d" % number for number in range(RECORDS)))
+        made = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
+        async with consumer_of(broker, **made) as one:
+            one.subscribe([TOPIC], listener=listener)
+            await before(one)
+            async with consumer_of(broker, **made) as other:
+                asking = asyncio.create_task(other.getone())
+                while listener.held != 1 or len(one.assignment()) != 1:
+                    listener.gathered += [r for rows in (await one.getmany(timeout_ms=20)).values() for r in rows]
+                yield one, broker
+                asking.cancel()
+                await asyncio.wait([asking])
+
+
+async def gather(one: Consumer, listener: Forgets, count: int) -> None:
+    while len(listener.gathered) < count:
+        listener.gathered.append(await one.getone())
+
+
+@pytest.mark.parametrize("listener", [Forgets(), ForgetsWhatGoes()], ids=["plain", "incremental"])
+async def test_what_a_listener_forgets_before_it_is_committed_is_handed_out_again(listener: Forgets) -> None:
+    """What stayed went on where it was: the next commit passed what had been forgotten."""
+    async with rebalanced(listener, lambda one: gather(one, listener, RECORDS * PARTITIONS)) as (one, _):
+        (stays,) = one.assignment()
+
+        def offsets() -> list[int]:
+            return [record.offset for record in listener.gathered if record.partition == stays.partition]
+
+        while len(offsets()) < RECORDS:
+            listener.gathered += [r for rows in (await one.getmany(timeout_ms=50)).values() for r in rows]
+        assert offsets() == list(range(RECORDS))
+
+
+async def test_what_is_committed_before_more_is_asked_for_is_handed_out_once() -> None:
+    """The record in hand is waited for: it was set back to, though user code was about to commit it."""
+    listener, done, joined, finished = Forgets(), list[tuple[int, int]](), asyncio.Event(), asyncio.Event()
+
+    async def work(one: Consumer) -> None:
+        async for record in one:
+            if len(done) == 2:
+                joined.set()
+                await asyncio.sleep(0.3)  # user code works while the other member joins
+            done.append((record.partition, record.offset))
+            await one.commit()
+            if len(done) >= RECORDS * PARTITIONS:
+                finished.set()
+
+    async with memory_broker({TOPIC: PARTITIONS, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        for index in range(PARTITIONS):
+            await broker.send(TOPIC, index, *(b"%d" % number for number in range(RECORDS)))
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+        async with consumer_of(broker, **options) as one, consumer_of(broker, **options) as other:
+            one.subscribe([TOPIC], listener=listener)
+            working = [asyncio.create_task(work(each)) for each in (one, other)]
+            await joined.wait()
+            await finished.wait()
+        await asyncio.wait(working)
+    assert len(set(done)) == len(done)
+
+
+async def test_what_stays_is_not_paused_any_more_but_for_an_incremental_listener() -> None:
+    """A program that forgets at a rebalance what it has paused never resumed it."""
+
+    async def pause(one: Consumer) -> None:
+        while len(one.assignment()) < PARTITIONS:
+            await one.getmany(timeout_ms=20)
+        one.pause(*one.assignment())
+
+    for listener, paused in ((Forgets(), 0), (ForgetsWhatGoes(), 1)):
+        async with rebalanced(listener, pause, enable_auto_commit=True) as (one, _):
+            assert len(one.paused() & one.assignment()) == paused
+
+
+# -- the parts ---------------------------------------------------------------------------------------------------
+
+
+class Commits:
+    """The agent's side of commits: its answers are played, and may take their time."""
+
+    def __init__(self, *answers: int | Exception | None, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self._answers = list(answers)
+        self._meanwhile = meanwhile
+
+    async def answered(self, timeout_seconds: float) -> None: ...
+
+    async def committed(self, partitions: Any) -> dict[Partition, int | None]:
+        answer = self._answers.pop(0)
+        self._meanwhile()
+        if isinstance(answer, Exception):
+            raise answer
+        return dict.fromkeys(partitions, answer)
+
+
+def anew_of(stream: Stream, commits: Commits) -> tuple[AssignedAnew, Positions]:
+    """A plain listener's side of one stream, of which five records were handed out."""
+    stream.position = stream.done = 5
+    buffer = handout_of(ONE)
+    agent = SimpleNamespace(commits=commits, buffer=buffer, partitions=SimpleNamespace(seek=lambda *at: None))
+
+    async def run(work: Awaitable[Any]) -> Any:
+        return await work
+
+    link: Any = SimpleNamespace(
+        streams={stream.partition: stream},
+        subscription=SimpleNamespace(matches=tuple),
+        buffer=buffer,
+        stream=lambda partition: stream,
+        must_own=lambda wanted: None,
+        need_agent=lambda: agent,
+        post=lambda call, *args: call(*args),
+        run=run,
+    )
+    positions = Positions(link, SimpleNamespace(), group="g", auto_commit=False)  # type: ignore[arg-type]
+    return AssignedAnew(Forgets(), link, positions, by_hand=True), positions
+
+
+async def rebalance(anew: AssignedAnew) -> None:
+    await anew.on_partitions_revoked({AT})
+    await anew.on_partitions_assigned({AT})
+
+
+async def test_a_commit_that_comes_while_it_is_asked_what_is_committed_counts() -> None:
+    """What it covers would have been handed out again, and the next commit would have gone back."""
+    stream = Stream(ONE, 1, 0, by_hand=True)
+
+    def commit() -> None:
+        if stream.commits is not None and not stream.commits.highest:
+            stream.commits.called(4, 5, 1.0)
+
+    anew, _ = anew_of(stream, Commits(2, 4, meanwhile=commit))
+    await rebalance(anew)
+    assert stream.position == 4
+
+
+async def test_a_broker_that_cannot_say_what_is_committed_is_asked_again() -> None:
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    anew, _ = anew_of(stream, Commits(KafkaConnectionError(), 3))
+    await rebalance(anew)
+    assert stream.position == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"), [(GroupAuthorizationFailedError(), True), (ConsumerStoppedError(), False), (None, False)]
+)
+async def test_what_has_no_commit_or_none_that_is_told_stays_where_it_is(
+    answer: Exception | None, caplog: pytest.LogCaptureFixture, *, said: bool
+) -> None:
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    anew, _ = anew_of(stream, Commits(answer))
+    await rebalance(anew)
+    assert stream.position == 5
+    assert ("cannot be set back" in caplog.text) == said
+
+
+async def test_offsets_of_before_are_refused_to_the_first_transaction_and_later_ones_set_nothing_back() -> None:
+    """The records come again: their offsets in a transaction would have made them done twice."""
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    anew, positions = anew_of(stream, Commits(2))
+    await rebalance(anew)
+    with pytest.raises(CommitFailedError, match="set back to its last commit by a rebalance"):
+        await positions.send_offsets_to_transaction(SimpleNamespace(), {AT: 5})  # type: ignore[arg-type]
+    stream.position = 5
+    await rebalance(anew)
+    assert stream.position == 5
+
+
+async def test_what_is_not_subscribed_any_more_is_not_paused_by_user_code_nor_resumed_by_it() -> None:
+    """It is put aside until the agent gives it up; ``resume(*paused())`` handed it out."""
+    stream = Stream(ONE, 1, 0)
+    stream.paused = True
+    _, positions = anew_of(stream, Commits())
+    assert positions.paused() == {AT}
+    positions._link.subscription = Subscription()
+    assert positions.paused() == set()
+    positions.resume(AT)
+    assert stream.paused
+
+
+async def test_the_hand_is_waited_for_until_it_is_empty_and_no_longer_than_asked() -> None:
+    buffer = handout_of(ONE)
+    hand: Hand = buffer.hand
+    await hand.until_empty(0.0)
+    assert buffer.take_one() is not None
+    await hand.until_empty(0.01)
+    assert hand.streams, "it is still in hand"
+    waiting = asyncio.create_task(hand.until_empty(60.0))
+    await asyncio.sleep(0)
+    buffer.asked(1e9, ())
+    await waiting
+    assert not hand.streams
