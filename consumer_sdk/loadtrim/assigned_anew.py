@@ -1,8 +1,8 @@
 """All that a rebalance listener written for aiokafka is assigned is new, as it counts on.
 
 aiokafka makes every assignment anew: nothing of it is paused, and without auto-commit it goes on at its last commit.
-Programs count on both. One that forgets in ``on_partitions_revoked`` what it has not committed is handed it again, and
-one that forgets what it has paused does not wait for ever. Here partitions stay while others come and go. So what stays
+Programs count on both. One that forgets in ``on_partitions_revoked`` what it has not committed is handed it again. One
+that forgets what it has paused does not wait for ever. Here partitions stay while others come and go. So what stays
 is made to look new between the two calls of such a listener.
 """
 
@@ -26,7 +26,7 @@ from .positions import Positions
 __all__ = ["AssignedAnew"]
 
 IN_HAND_SECONDS_MAX = 2.0
-"""What is in hand when a rebalance is told is done and committed within this time, or comes again. Chosen."""
+"""A record in hand when a rebalance is told is done and committed within this time, or comes again. Chosen."""
 COMMITS_SECONDS_MAX = 2.0
 """Commits that are under way are waited for so long before it is asked what is committed. Chosen."""
 RETRY_SECONDS = 0.1

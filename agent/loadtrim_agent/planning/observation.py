@@ -266,7 +266,7 @@ class _Told:
         self.delay: float | None = None
         self.delay_at = -math.inf
         self.left_out = ""
-        """Why the slots of its last report were left out; empty: they were not."""
+        """The reason to leave out the slots of its last report; empty: they count."""
 
     def delayed(self, now: float, told: float | None, take: float) -> float | None:
         """Take in a report's arrival delay, or that it tells none. Returns the smoothed one; None: not known."""

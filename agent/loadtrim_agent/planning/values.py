@@ -5,8 +5,7 @@
     ReportRecord, GroupState -> Observation -> Estimate -> Forecast -> Sizing -> Placement -> DecisionRecord
 
 "Not ready", "no change" and "refused" are values with a :class:`Reason`, never exceptions. Work is in *busy seconds of
-the reference type of instance* (records x cost x speed), so unlike messages and unlike machines compare; capacity is
-work per second.
+the reference type of instance* (records x cost x speed): unlike messages and machines compare. Capacity is work/s.
 """
 
 from __future__ import annotations
@@ -344,7 +343,7 @@ class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is known at one moment, nothing concluded yet."""
+    """Facts of one moment, nothing concluded yet."""
 
     now: float
     slots: tuple[float, ...]
@@ -358,7 +357,7 @@ class Observation:
     """Owners without a recent report and how old their last one is; sorted by member."""
     silent: frozenset[str] = frozenset()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """All members without a recent report, owners or not; those of them whose reports count for nothing, and why."""
+    """Members without a recent report, owners or not; and why reports of some of them count for nothing."""
     late_records: Mapping[str, int] = field(default_factory=dict)
     past: tuple[Second, ...] = ()
     """What the group did in each of the last seconds, oldest first."""
@@ -408,7 +407,7 @@ class Unknowns:
 
     stale: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Members that own something and whose reports are missing or too old; as in :class:`Observation`."""
+    """Owners whose reports are missing or too old; and why reports of some of them count for nothing."""
     untold: Mapping[str, str] = field(default_factory=dict)
     """Members of which nobody knows when their records are done, and why: what is in time, or late, is not known."""
     capacity_known: bool = True
