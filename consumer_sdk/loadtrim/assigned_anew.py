@@ -60,11 +60,20 @@ class AssignedAnew(ConsumerRebalanceListener):  # type: ignore[misc]
         buffer = self._link.buffer
         if self._by_hand and buffer is not None and not buffer.closing:
             await buffer.hand.until_empty(IN_HAND_SECONDS_MAX)
-        await _called(self.listener.on_partitions_revoked, revoked)
+        try:
+            await _called(self.listener.on_partitions_revoked, revoked)
+        finally:
+            if self._by_hand and not self._link.need_agent().listener.leaving:  # else no other call follows
+                self._positions.moving = asyncio.Event()
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        if self._by_hand:
-            await self._set_back({Partition(*partition) for partition in assigned})
+        try:
+            if self._by_hand:
+                await self._set_back({Partition(*partition) for partition in assigned})
+        finally:
+            moving, self._positions.moving = self._positions.moving, None
+            if moving is not None:
+                moving.set()
         self._positions.run_again(assigned)
         await _called(self.listener.on_partitions_assigned, assigned)
 

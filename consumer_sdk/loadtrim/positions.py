@@ -23,6 +23,9 @@ from .transactions import FencedGroup, send_offsets
 
 __all__ = ["Positions"]
 
+MOVING_SECONDS_MAX = 5.0
+"""A commit waits so long for positions that are being set back. Chosen: the member may leave meanwhile."""
+
 
 class Positions:
     """The methods of :class:`loadtrim.Consumer` with the same names.
@@ -41,14 +44,17 @@ class Positions:
         self._auto_commit = auto_commit
         self.transactional = False
         """Read only: offsets were sent to a transaction, so that what is committed is a producer's to say."""
+        self.moving: asyncio.Event | None = None
+        """Set as soon as positions are set back at a rebalance; None: none is to be set back now."""
         self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """The offset behind what was handed out of a stream before it was set back."""
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         if offsets is None:
+            await self._until_set_back()
             # With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
-            manual, owned = not self._auto_commit, self._link.streams.items()
-            if not owned and self._link.buffer is not None and self._link.buffer.expired:
+            manual, owned = not self._auto_commit, self._told()
+            if not self._link.streams and self._link.buffer is not None and self._link.buffer.expired:
                 raise CommitFailedError(
                     "The commit was not made: this member has left its group, for it asked for no record within "
                     "max_poll_interval_ms. What was not committed is handed out again, to another member or to this "
@@ -68,6 +74,20 @@ class Positions:
         self._note(wanted)
         if self._link.agent is not None:
             await self._link.run(self._link.agent.commits.commit(wanted, named=offsets is not None))
+
+    def _told(self) -> list[tuple[Partition, Stream]]:
+        """Return what user code knows to hold: what goes may have been forgotten, once a plain listener was told so."""
+        streams, agent = self._link.streams, self._link.agent
+        told = streams if agent is None else set(agent.listener.reported_of(streams))
+        return [(partition, stream) for partition, stream in streams.items() if partition in told]
+
+    async def _until_set_back(self) -> None:
+        """Between the two calls of a plain listener what user code has forgotten lies before the positions still."""
+        if self.moving is not None:
+            try:
+                await asyncio.wait_for(self.moving.wait(), MOVING_SECONDS_MAX)
+            except TimeoutError:
+                self.moving = None
 
     def _note(self, wanted: Mapping[Partition, tuple[int, str]]) -> None:
         """Note what user code says to be done. Offsets in a transaction say it when that ends, which is not seen."""

@@ -14,6 +14,7 @@ from aiokafka.errors import CommitFailedError, ConsumerStoppedError, GroupAuthor
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from loadtrim import Consumer, IncrementalRebalanceListener
+from loadtrim import positions as module
 from loadtrim.assigned_anew import AssignedAnew
 from loadtrim.positions import Positions
 from loadtrim_agent.common.partition import Partition
@@ -144,6 +145,10 @@ class Commits:
     def __init__(self, *answers: int | Exception | None, meanwhile: Callable[[], object] = lambda: None) -> None:
         self._answers = list(answers)
         self._meanwhile = meanwhile
+        self.made: list[int] = []
+
+    async def commit(self, wanted: dict[Partition, tuple[int, str]], *, named: bool) -> None:
+        self.made += [offset for offset, _ in wanted.values()]
 
     async def answered(self, timeout_seconds: float) -> None: ...
 
@@ -159,7 +164,9 @@ def anew_of(stream: Stream, commits: Commits) -> tuple[AssignedAnew, Positions]:
     """A plain listener's side of one stream, of which five records were handed out."""
     stream.position = stream.done = 5
     buffer = handout_of(ONE)
-    agent = SimpleNamespace(commits=commits, buffer=buffer, partitions=SimpleNamespace(seek=lambda *at: None))
+    partitions = SimpleNamespace(seek=lambda *at: None, without_offset=frozenset())
+    listener = SimpleNamespace(leaving=False, reported_of=set)
+    agent = SimpleNamespace(commits=commits, buffer=buffer, partitions=partitions, listener=listener)
 
     async def run(work: Awaitable[Any]) -> Any:
         return await work
@@ -168,6 +175,7 @@ def anew_of(stream: Stream, commits: Commits) -> tuple[AssignedAnew, Positions]:
         streams={stream.partition: stream},
         subscription=SimpleNamespace(matches=tuple),
         buffer=buffer,
+        agent=agent,
         stream=lambda partition: stream,
         must_own=lambda wanted: None,
         need_agent=lambda: agent,
@@ -194,6 +202,40 @@ async def test_a_commit_that_comes_while_it_is_asked_what_is_committed_counts() 
     anew, _ = anew_of(stream, Commits(2, 4, meanwhile=commit))
     await rebalance(anew)
     assert stream.position == 4
+
+
+async def test_a_commit_between_the_two_calls_waits_until_what_was_forgotten_is_set_back() -> None:
+    """It committed what the listener had forgotten a moment before."""
+    commits = Commits(2)
+    anew, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits)
+    await anew.on_partitions_revoked({AT})
+    committing = asyncio.create_task(positions.commit())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert commits.made == []
+    await anew.on_partitions_assigned({AT})
+    await committing
+    assert commits.made == [2]
+
+
+async def test_a_commit_has_nothing_of_what_the_listener_was_told_to_go() -> None:
+    """It committed what the listener had forgotten of a partition that was on its way to another member."""
+    commits = Commits()
+    _, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits)
+    positions._link.need_agent().listener.reported_of = lambda partitions: ()
+    await positions.commit()
+    assert commits.made == []
+
+
+async def test_a_commit_does_not_wait_for_ever_for_a_call_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The member leaves just then, say."""
+    monkeypatch.setattr(module, "MOVING_SECONDS_MAX", 0.01)
+    commits = Commits()
+    anew, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits)
+    await anew.on_partitions_revoked({AT})
+    await positions.commit()
+    assert commits.made == [5]
+    assert positions.moving is None
 
 
 async def test_a_broker_that_cannot_say_what_is_committed_is_asked_again() -> None:

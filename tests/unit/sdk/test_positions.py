@@ -133,7 +133,7 @@ async def test_a_commit_is_noted_when_it_is_called_not_when_it_is_answered() -> 
     link = SimpleNamespace(
         streams={Partition("orders", 0): stream},
         must_own=lambda wanted: None,
-        agent=SimpleNamespace(commits=SimpleNamespace(commit=commit)),
+        agent=SimpleNamespace(commits=SimpleNamespace(commit=commit), listener=SimpleNamespace(reported_of=set)),
         run=lambda work: work,
     )
     link.need_agent = lambda: SimpleNamespace(partitions=SimpleNamespace(without_offset=frozenset()))
