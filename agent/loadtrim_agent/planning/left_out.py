@@ -5,8 +5,6 @@ Nobody knows what came for a member whose slots are left out, so it counts as on
 
 from __future__ import annotations
 
-from loadtrim_agent.wire.telemetry_records import ReportRecord
-
 __all__ = ["BUCKET_SECONDS", "left_out_slots"]
 
 BUCKET_SECONDS = 0.1
@@ -17,15 +15,15 @@ SLOTS_BEHIND_SECONDS = 600.0
 """The same before it: a report that a broker took so late tells nothing of today. Chosen."""
 
 
-def left_out_slots(report: ReportRecord, after: int, logged_at: float) -> str:
+def left_out_slots(slot_seconds: float, after: int, logged_at: float) -> str:
     """Return why a report's slots are left out, as ``observation.LEFT_OUT`` names it; empty: they are not.
 
     Args:
-        report: with slots.
+        slot_seconds: length of a slot in the report.
         after: number of the slot after the last one.
         logged_at: when it was appended, seconds since the epoch.
     """
-    if abs(report.slot_seconds - BUCKET_SECONDS) > 1e-6:
+    if abs(slot_seconds - BUCKET_SECONDS) > 1e-6:
         return "slot_length"
     ahead_seconds = after * BUCKET_SECONDS - logged_at
     return "" if -SLOTS_BEHIND_SECONDS <= ahead_seconds <= SLOTS_AHEAD_SECONDS else "slot_time"

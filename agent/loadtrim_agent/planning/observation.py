@@ -425,7 +425,7 @@ class History:
             return None
         first = round(report.slots_start / BUCKET_SECONDS)
         after = first + len(report.slots)
-        self._told[report.member].left_out = why = left_out_slots(report, after, logged_at)
+        self._told[report.member].left_out = why = left_out_slots(report.slot_seconds, after, logged_at)
         if why:
             self.left_out[why] += 1
             return None
