@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import ConsumerStoppedError, KafkaError
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.listener_calls import call_listener
 from loadtrim_agent.delivery.partition_stream import Stream
 
 from .agent_link import AgentLink
@@ -61,21 +61,21 @@ class AssignedAnew(ConsumerRebalanceListener):  # type: ignore[misc]
         if self._by_hand and buffer is not None and not buffer.closing:
             await buffer.hand.until_empty(IN_HAND_SECONDS_MAX)
         try:
-            await _called(self.listener.on_partitions_revoked, revoked)
+            await call_listener(self.listener.on_partitions_revoked, revoked)
         finally:
             if self._by_hand and not self._link.need_agent().listener.leaving:  # else no other call follows
-                self._positions.moving = asyncio.Event()
+                self._positions.setting_back = asyncio.Event()
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         try:
             if self._by_hand:
                 await self._set_back({Partition(*partition) for partition in assigned})
         finally:
-            moving, self._positions.moving = self._positions.moving, None
-            if moving is not None:
-                moving.set()
+            setting_back, self._positions.setting_back = self._positions.setting_back, None
+            if setting_back is not None:
+                setting_back.set()
         self._positions.run_again(assigned)
-        await _called(self.listener.on_partitions_assigned, assigned)
+        await call_listener(self.listener.on_partitions_assigned, assigned)
 
     async def _set_back(self, partitions: Collection[Partition]) -> None:
         """Hand out these from their last commits on, unless user code sends offsets to transactions.
@@ -122,9 +122,3 @@ class AssignedAnew(ConsumerRebalanceListener):  # type: ignore[misc]
                 return None
         await asyncio.sleep(RETRY_SECONDS)
         return {}
-
-
-async def _called(method: Callable[[set[TopicPartition]], Any], partitions: set[TopicPartition]) -> None:
-    result = method(partitions)
-    if asyncio.iscoroutine(result):  # no future: aiokafka does not wait for a task that a listener returns
-        await result

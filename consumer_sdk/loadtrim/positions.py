@@ -23,7 +23,7 @@ from .transactions import FencedGroup, send_offsets
 
 __all__ = ["Positions"]
 
-MOVING_SECONDS_MAX = 5.0
+SETTING_BACK_SECONDS_MAX = 5.0
 """A commit waits so long for positions that are being set back. Chosen: the member may leave meanwhile."""
 
 
@@ -44,7 +44,7 @@ class Positions:
         self._auto_commit = auto_commit
         self.transactional = False
         """Read only: offsets were sent to a transaction, so that what is committed is a producer's to say."""
-        self.moving: asyncio.Event | None = None
+        self.setting_back: asyncio.Event | None = None
         """Set as soon as positions are set back at a rebalance; None: none is to be set back now."""
         self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """The offset behind what was handed out of a stream before it was set back."""
@@ -83,11 +83,11 @@ class Positions:
 
     async def _until_set_back(self) -> None:
         """Between the two calls of a plain listener what user code has forgotten lies before the positions still."""
-        if self.moving is not None:
+        if self.setting_back is not None:
             try:
-                await asyncio.wait_for(self.moving.wait(), MOVING_SECONDS_MAX)
+                await asyncio.wait_for(self.setting_back.wait(), SETTING_BACK_SECONDS_MAX)
             except TimeoutError:
-                self.moving = None
+                self.setting_back = None
 
     def _note(self, wanted: Mapping[Partition, tuple[int, str]]) -> None:
         """Note what user code says to be done. Offsets in a transaction say it when that ends, which is not seen."""

@@ -39,7 +39,7 @@ class Hand:
         self._emptied: asyncio.Event | None = None
         """Set when nothing is in hand any more; None: nobody waits for that."""
 
-    def looked(self) -> None:
+    def tell_when_empty(self) -> None:
         """Tell the one that waits for it when nothing is in hand any more."""
         if self._emptied is not None and not self.streams:
             self._emptied.set()

@@ -13,12 +13,19 @@ from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.tasks import is_being_cancelled
 
-__all__ = ["ListenerCalls"]
+__all__ = ["ListenerCalls", "call_listener"]
 
 LONG_SECONDS = 10.0
 """A call that takes longer is told in the log, once. Chosen: longer than what loads or saves state of a partition."""
 
 log = logging.getLogger("loadtrim")
+
+
+async def call_listener(method: Callable[[set[TopicPartition]], Any], partitions: set[TopicPartition]) -> None:
+    """Call a listener's method, and wait for its end where it is a coroutine function."""
+    result = method(partitions)
+    if asyncio.iscoroutine(result):  # no future: aiokafka does not wait for a task that a listener returns
+        await result
 
 
 class ListenerCalls:
@@ -84,9 +91,7 @@ class _Timed:
         began = loop.time()
         self._calls.task = asyncio.current_task()
         try:
-            result = method(partitions)
-            if asyncio.iscoroutine(result):  # no future: aiokafka does not wait for a task that a listener returns
-                await result
+            await call_listener(method, partitions)
         finally:
             self._calls.task = None
             self.seconds = loop.time() - began

@@ -337,7 +337,7 @@ class RecordBuffer:
                 for stream in self.hand.streams
                 if not stream.stretching or (wanted and stream.partition not in wanted) or not self._end(stream, now)
             ]
-            self.hand.looked()
+            self.hand.tell_when_empty()
 
     def end_run(self) -> None:
         """Look for the next record anew: something has happened beside hand-outs."""
@@ -367,7 +367,7 @@ class RecordBuffer:
             if stream.in_hand is None:
                 self.agent.drained(stream)
         self.hand.streams[:] = [stream for stream in self.hand.streams if stream.in_hand is not None]
-        self.hand.looked()
+        self.hand.tell_when_empty()
         self.hand.telling.abandoned()
 
     def _ready(self, wanted: Collection[Partition]) -> bool:
@@ -403,7 +403,7 @@ class RecordBuffer:
         self._run = None
         if not stream.pending:
             self.hand.streams.remove(stream)
-            self.hand.looked()
+            self.hand.tell_when_empty()
         self._clear_hand(stream)
 
     def _clear_hand(self, stream: Stream) -> None:

@@ -229,13 +229,13 @@ async def test_a_commit_has_nothing_of_what_the_listener_was_told_to_go() -> Non
 
 async def test_a_commit_does_not_wait_for_ever_for_a_call_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The member leaves just then, say."""
-    monkeypatch.setattr(module, "MOVING_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(module, "SETTING_BACK_SECONDS_MAX", 0.01)
     commits = Commits()
     anew, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits)
     await anew.on_partitions_revoked({AT})
     await positions.commit()
     assert commits.made == [5]
-    assert positions.moving is None
+    assert positions.setting_back is None
 
 
 async def test_a_broker_that_cannot_say_what_is_committed_is_asked_again() -> None:
