@@ -31,7 +31,7 @@ from loadtrim_agent.wire.topic_names import control_topic
 
 from .agent_link import AgentLink
 from .arguments import Arguments, check_subscription, compiled
-from .assigned_anew import AssignedAnew
+from .assigned_anew import AssignedAnew, ComesAnew, ToldListener
 from .cluster_queries import ClusterQueries
 from .last_record import abandon_unless_worked_on, coroutine_function
 from .positions import Positions
@@ -338,18 +338,20 @@ class ManagedConsumer:
             exclude_internal=self._arguments.exclude_internal_topics,
             own=(self._settings.control_topic, self._settings.baseline_topic),
         )
-        self._listener = self._as_called(listener)
+        self._listener = called = self._as_called(listener)
+        self.positions.told_gone = called.told_gone if isinstance(called, ToldListener) else ()
         self._set_subscription(subscription)
 
     def _as_called(self, listener: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener | None:
         """Return what the agent calls for a listener of user code; the same one for the same listener."""
-        before = self._listener
-        if isinstance(before, AssignedAnew) and before.listener is listener:
+        before, by_hand = self._listener, not self._arguments.enable_auto_commit
+        if isinstance(before, ToldListener) and before.listener is listener:
             return before
-        if listener is None or isinstance(listener, IncrementalRebalanceListener):
+        incremental = isinstance(listener, IncrementalRebalanceListener)
+        if listener is None or (incremental and not by_hand):
             return listener
-        by_hand = not self._arguments.enable_auto_commit
-        return AssignedAnew(listener, self.link, self.positions, by_hand=by_hand)
+        called = ComesAnew if incremental else AssignedAnew
+        return called(listener, self.link, self.positions, by_hand=by_hand)
 
     def unsubscribe(self) -> None:
         self._set_subscription(Subscription())

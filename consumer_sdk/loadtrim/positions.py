@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,9 +23,6 @@ from .transactions import FencedGroup, send_offsets
 
 __all__ = ["Positions"]
 
-SETTING_BACK_SECONDS_MAX = 5.0
-"""A commit waits so long for positions that are being set back. Chosen: the member may leave meanwhile."""
-
 
 class Positions:
     """The methods of :class:`loadtrim.Consumer` with the same names.
@@ -44,16 +41,13 @@ class Positions:
         self._auto_commit = auto_commit
         self.transactional = False
         """Read only: offsets were sent to a transaction, so that what is committed is a producer's to say."""
-        self.setting_back: asyncio.Event | None = None
-        """Set as soon as positions are set back at a rebalance; None: none is to be set back now."""
+        self.told_gone: Container[Stream] = ()
+        """The listener was told that these go: user code may have forgotten what it has not committed of them."""
         self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """The offset behind what was handed out of a stream before it was set back."""
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         if offsets is None:
-            await self._until_set_back()
-            # With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
-            manual, owned = not self._auto_commit, self._told()
             if not self._link.streams and self._link.buffer is not None and self._link.buffer.expired:
                 raise CommitFailedError(
                     "The commit was not made: this member has left its group, for it asked for no record within "
@@ -61,12 +55,7 @@ class Positions:
                     "one when it asks for records. Ask more often, for fewer records (max_poll_records), or raise "
                     "max_poll_interval_ms."
                 )
-            unknown = self._link.need_agent().partitions.without_offset if owned else ()
-            wanted = {
-                p: (s.handed_out, "")
-                for p, s in owned
-                if p not in unknown and (s.running or s.in_hand is not None or manual)
-            }
+            wanted = {p: (s.handed_out, "") for p, s in self._link.streams.items() if self._is_committed(s)}
         else:
             checked = commit_structure_validate(offsets)
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
@@ -75,19 +64,13 @@ class Positions:
         if self._link.agent is not None:
             await self._link.run(self._link.agent.commits.commit(wanted, named=offsets is not None))
 
-    def _told(self) -> list[tuple[Partition, Stream]]:
-        """Return what user code knows to hold: what goes may have been forgotten, once a plain listener was told so."""
-        streams, agent = self._link.streams, self._link.agent
-        told = streams if agent is None else set(agent.listener.reported_of(streams))
-        return [(partition, stream) for partition, stream in streams.items() if partition in told]
+    def _is_committed(self, stream: Stream) -> bool:
+        """Return whether a commit without offsets has a stream.
 
-    async def _until_set_back(self) -> None:
-        """Between the two calls of a plain listener what user code has forgotten lies before the positions still."""
-        if self.setting_back is not None:
-            try:
-                await asyncio.wait_for(self.setting_back.wait(), SETTING_BACK_SECONDS_MAX)
-            except TimeoutError:
-                self.setting_back = None
+        With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
+        """
+        under_way = stream.running or stream.in_hand is not None or not self._auto_commit
+        return under_way and stream.placed and stream not in self.told_gone
 
     def _note(self, wanted: Mapping[Partition, tuple[int, str]]) -> None:
         """Note what user code says to be done. Offsets in a transaction say it when that ends, which is not seen."""

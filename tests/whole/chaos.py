@@ -163,8 +163,10 @@ def _telling(seed: int, options: Options) -> Options:
 
 def _gathering(seed: int, options: Options) -> Options:
     """Return the options with members that gather records and forget them, in half of the runs that could have them."""
-    by_hand = not options.auto_commit and not options.transactions
-    return replace(options, gathers=by_hand and random.Random(f"gathers {seed}").random() < 0.5)
+    rng = random.Random(f"gathers {seed}")
+    if options.auto_commit or options.transactions or rng.random() >= 0.5:
+        return options
+    return replace(options, gathers="plain" if rng.random() < 0.5 else "incremental")
 
 
 def _drawn_later(seed: int, rates: dict[str, float], *, auto_commit: bool) -> dict[str, Any]:

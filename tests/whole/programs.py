@@ -11,6 +11,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, UnknownMemberIdError
 from aiokafka.structs import TopicPartition
 
+from loadtrim import IncrementalRebalanceListener
 from loadtrim_agent.common.partition import Partition
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FIRST_PROGRAMS",
+    "FORGETTING",
     "LATER_PROGRAMS",
     "LISTENERS",
     "LISTENER_SECONDS",
@@ -131,7 +133,7 @@ async def gathers(member: Member) -> None:
 
 
 class Forgets(ConsumerRebalanceListener):
-    """The listener of :func:`gathers`, which counts on what aiokafka does: what is not committed comes again.
+    """The listener of :func:`gathers`, which counts on what Kafka's clients do: what is not committed comes again.
 
     Args:
         member: whose records it forgets.
@@ -147,11 +149,21 @@ class Forgets(ConsumerRebalanceListener):
     async def on_partitions_revoked(self, revoked: Any) -> None:
         gathered = self._member.gathered
         async with gathered.doing:
-            forgotten, gathered.records = gathered.records, []
-            for record in forgotten:
-                self._member.dropped(record)
+            records, gathered.records = gathered.records, []
+            for record in records:
+                if (record.topic, record.partition) in revoked:
+                    self._member.dropped(record)
+                else:
+                    gathered.records.append(record)
 
     async def on_partitions_assigned(self, assigned: Any) -> None: ...
+
+
+class ForgetsWhatGoes(IncrementalRebalanceListener, Forgets):
+    """It is told of what goes alone, and keeps what it has gathered of the rest."""
+
+
+FORGETTING: dict[str, type[Forgets]] = {"plain": Forgets, "incremental": ForgetsWhatGoes}
 
 
 async def goes_back(member: Member) -> None:

@@ -23,6 +23,7 @@ from .member import GROUP, SimConsumer, WatchedGate, foreign_consumer, transacti
 from .network import Network
 from .programs import (
     FIRST_PROGRAMS,
+    FORGETTING,
     LATER_PROGRAMS,
     LISTENER_SECONDS,
     LISTENERS,
@@ -75,8 +76,9 @@ class Options:
     slicing: bool = False
     """Members give partitions away by their own decision; the objective is so short that they have reason to."""
     programs: tuple[str, ...] = FIRST_PROGRAMS
-    gathers: bool = False
-    """Every program gathers records and forgets them at a rebalance; only without auto-commit and transactions."""
+    gathers: str = ""
+    """Every program gathers records and forgets them at a rebalance, with listeners of this kind; only without
+    auto-commit and transactions."""
     transactions: bool = False
     """Every program puts its offsets into transactions; only without auto-commit."""
     converts_back: bool = True
@@ -117,7 +119,7 @@ class Member:
         self._listener = listener
         self._stop_task: asyncio.Task[None] | None = None
         self.gathered = Gathered()
-        self._gathers = options.gathers and not foreign
+        self._forgetting = None if foreign else FORGETTING.get(options.gathers)
         by_hand = transacts if options.transactions else gathers if options.gathers else commits_by_hand
         programs = {**PROGRAMS, **LATER_PROGRAMS}
         self._work = (foreign and _plain) or (programs[program] if options.auto_commit else by_hand)
@@ -143,8 +145,8 @@ class Member:
             if options.slicing:
                 settings |= {"slicing": "auto", "sla_seconds": SLICED_OBJECTIVE_SECONDS}
             self.consumer = SimConsumer(kernel, self.name, settings=settings, **kwargs)
-            listener = LISTENERS[self._listener](self) if self._listener else None
-            self.consumer.subscribe([TOPIC], listener=Forgets(self) if self._gathers else listener)
+            kind = self._forgetting or LISTENERS.get(self._listener)
+            self.consumer.subscribe([TOPIC], listener=kind(self) if kind else None)
         try:
             await self.consumer.start()
             await self._work(self)
@@ -272,7 +274,7 @@ class Member:
     @property
     def listener_seconds(self) -> float:
         """Return how long calls of its listener may hold a partition up."""
-        return Forgets.SECONDS if self._gathers else LISTENER_SECONDS.get(self._listener, 0.0)
+        return Forgets.SECONDS if self._forgetting else LISTENER_SECONDS.get(self._listener, 0.0)
 
     def disturbed(self, seconds: float = 0.0) -> None:
         """A fault meets this member, and lasts so long."""

@@ -162,7 +162,7 @@ class PartitionOpener:
 
     def _let_seek(self, command: c.OpenCommand) -> Sought:
         """``auto_offset_reset=none`` and no commit: only user code can say where to begin, by seeking."""
-        stream = self._stream_of(command, 0)
+        stream = self._stream_of(command, None)
         self._sought[command.partition] = sought = Sought(stream)
         self._parts.buffer.put(stream)
         return sought
@@ -202,7 +202,7 @@ class PartitionOpener:
         self._intake.begin(command.partition, offset)
         return stream
 
-    def _stream_of(self, command: c.OpenCommand, offset: int) -> Stream:
+    def _stream_of(self, command: c.OpenCommand, offset: int | None) -> Stream:
         return Stream(command.partition, command.acquisition_id, offset, by_hand=self._parts.by_hand)
 
     def _tell_opened(self, stream: Stream) -> None:

@@ -41,7 +41,7 @@ class Stream:
     Args:
         partition: topic and index.
         acquisition_id: of the acquisition.
-        position: the offset handed out first.
+        position: the offset handed out first; None: user code has to seek, and may do so once it has the stream.
         by_hand: user code commits itself, which is noted.
     """
 
@@ -49,6 +49,7 @@ class Stream:
         "__weakref__",
         "_reader",
         "_stretches",
+        "_unplaced",
         "acquisition_id",
         "chunks",
         "commits",
@@ -73,7 +74,9 @@ class Stream:
         "times",
     )
 
-    def __init__(self, partition: Partition, acquisition_id: int, position: int, *, by_hand: bool = False) -> None:
+    def __init__(
+        self, partition: Partition, acquisition_id: int, position: int | None, *, by_hand: bool = False
+    ) -> None:
         self.partition = partition
         self.acquisition_id = acquisition_id
         self.running = False
@@ -98,7 +101,8 @@ class Stream:
         """User: so often its position was set."""
         self.seeks_answered = 0
         """Agent: so many of these are carried out."""
-        self.position = position
+        self._unplaced = position is None
+        self.position = position or 0
         """User: the offset handed out next."""
         self.done: int | None = None
         """User: the offset after the last record done; None before the first."""
@@ -122,6 +126,11 @@ class Stream:
     def seeking(self) -> bool:
         """What is buffered, and what comes, is from before a seek and thrown away. Any thread."""
         return self.seeks != self.seeks_answered
+
+    @property
+    def placed(self) -> bool:
+        """It is known where it begins, or user code has said it. Any thread."""
+        return not self._unplaced or self.seeks > 0
 
     # -- user's thread -------------------------------------------------------------------------------------------
 

@@ -14,8 +14,7 @@ from aiokafka.errors import CommitFailedError, ConsumerStoppedError, GroupAuthor
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from loadtrim import Consumer, IncrementalRebalanceListener
-from loadtrim import positions as module
-from loadtrim.assigned_anew import AssignedAnew
+from loadtrim.assigned_anew import AssignedAnew, ComesAnew, ToldListener
 from loadtrim.positions import Positions
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.hand import Hand
@@ -160,13 +159,14 @@ class Commits:
         return dict.fromkeys(partitions, answer)
 
 
-def anew_of(stream: Stream, commits: Commits) -> tuple[AssignedAnew, Positions]:
-    """A plain listener's side of one stream, of which five records were handed out."""
+def anew_of(
+    stream: Stream, commits: Commits, kind: type[ToldListener] = AssignedAnew
+) -> tuple[ToldListener, Positions]:
+    """A listener's side of one stream, of which five records were handed out."""
     stream.position = stream.done = 5
     buffer = handout_of(ONE)
-    partitions = SimpleNamespace(seek=lambda *at: None, without_offset=frozenset())
-    listener = SimpleNamespace(leaving=False, reported_of=set)
-    agent = SimpleNamespace(commits=commits, buffer=buffer, partitions=partitions, listener=listener)
+    partitions = SimpleNamespace(seek=lambda *at: None)
+    agent = SimpleNamespace(commits=commits, buffer=buffer, partitions=partitions)
 
     async def run(work: Awaitable[Any]) -> Any:
         return await work
@@ -183,10 +183,12 @@ def anew_of(stream: Stream, commits: Commits) -> tuple[AssignedAnew, Positions]:
         run=run,
     )
     positions = Positions(link, SimpleNamespace(), group="g", auto_commit=False)  # type: ignore[arg-type]
-    return AssignedAnew(Forgets(), link, positions, by_hand=True), positions
+    told = kind(Forgets(), link, positions, by_hand=True)
+    positions.told_gone = told.told_gone
+    return told, positions
 
 
-async def rebalance(anew: AssignedAnew) -> None:
+async def rebalance(anew: ToldListener) -> None:
     await anew.on_partitions_revoked({AT})
     await anew.on_partitions_assigned({AT})
 
@@ -204,38 +206,66 @@ async def test_a_commit_that_comes_while_it_is_asked_what_is_committed_counts() 
     assert stream.position == 4
 
 
-async def test_a_commit_between_the_two_calls_waits_until_what_was_forgotten_is_set_back() -> None:
-    """It committed what the listener had forgotten a moment before."""
+@pytest.mark.parametrize("kind", [AssignedAnew, ComesAnew])
+async def test_a_commit_has_nothing_of_what_goes_until_it_comes_again_at_its_last_commit(
+    kind: type[ToldListener],
+) -> None:
+    """It committed what the listener had forgotten a moment before, until the partition was released or set back."""
     commits = Commits(2)
-    anew, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits)
-    await anew.on_partitions_revoked({AT})
-    committing = asyncio.create_task(positions.commit())
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert commits.made == []
-    await anew.on_partitions_assigned({AT})
-    await committing
-    assert commits.made == [2]
-
-
-async def test_a_commit_has_nothing_of_what_the_listener_was_told_to_go() -> None:
-    """It committed what the listener had forgotten of a partition that was on its way to another member."""
-    commits = Commits()
-    _, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits)
-    positions._link.need_agent().listener.reported_of = lambda partitions: ()
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits, kind)
     await positions.commit()
-    assert commits.made == []
-
-
-async def test_a_commit_does_not_wait_for_ever_for_a_call_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The member leaves just then, say."""
-    monkeypatch.setattr(module, "SETTING_BACK_SECONDS_MAX", 0.01)
-    commits = Commits()
-    anew, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits)
-    await anew.on_partitions_revoked({AT})
+    await told.on_partitions_revoked({AT})
     await positions.commit()
     assert commits.made == [5]
-    assert positions.setting_back is None
+    await told.on_partitions_assigned({AT})
+    await positions.commit()
+    assert commits.made == [5, 2]
+
+
+async def test_a_plain_listener_that_comes_later_forgets_in_its_first_call_what_it_was_not_told_of() -> None:
+    """aiokafka joins anew when user code subscribes, and calls the listener with nothing at first."""
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    told, positions = anew_of(stream, commits := Commits(2))
+    await told.on_partitions_revoked(set())
+    await positions.commit()
+    await told.on_partitions_assigned({AT})
+    assert (stream.position, commits.made) == (2, [])
+
+
+async def test_an_incremental_listener_that_comes_later_is_told_and_nothing_is_handed_out_again() -> None:
+    """User code may subscribe it when it has done records already: it was told of nothing that it could forget."""
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    told, _ = anew_of(stream, Commits(2), ComesAnew)
+    await told.on_partitions_assigned({AT})
+    assert stream.position == 5
+
+
+async def test_a_commit_within_the_call_has_what_goes() -> None:
+    """Programs commit in ``on_partitions_revoked`` what they have done."""
+    commits = Commits()
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits, ComesAnew)
+
+    async def commit(revoked: set[TopicPartition]) -> None:
+        await positions.commit()
+        raise RuntimeError("what the listener raises is the agent's to tell")
+
+    told.listener.on_partitions_revoked = commit
+    with pytest.raises(RuntimeError):
+        await told.on_partitions_revoked({AT})
+    await positions.commit()
+    assert commits.made == [5]
+
+
+async def test_a_commit_has_no_position_that_nobody_has_named_yet() -> None:
+    """With ``auto_offset_reset="none"`` and no commit a partition has no position before user code seeks; it was
+    committed as 0."""
+    commits, stream = Commits(), Stream(ONE, 1, None, by_hand=True)
+    _, positions = anew_of(stream, commits)
+    stream.position, stream.done = 0, None
+    await positions.commit()
+    positions.seek(AT, 3)
+    await positions.commit()
+    assert commits.made == [3]
 
 
 async def test_a_broker_that_cannot_say_what_is_committed_is_asked_again() -> None:

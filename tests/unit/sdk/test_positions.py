@@ -133,10 +133,9 @@ async def test_a_commit_is_noted_when_it_is_called_not_when_it_is_answered() -> 
     link = SimpleNamespace(
         streams={Partition("orders", 0): stream},
         must_own=lambda wanted: None,
-        agent=SimpleNamespace(commits=SimpleNamespace(commit=commit), listener=SimpleNamespace(reported_of=set)),
+        agent=SimpleNamespace(commits=SimpleNamespace(commit=commit)),
         run=lambda work: work,
     )
-    link.need_agent = lambda: SimpleNamespace(partitions=SimpleNamespace(without_offset=frozenset()))
     positions, before = positions_of(link), boot_time()
     with pytest.raises(KafkaError):
         await positions.commit({AT: 5})
