@@ -1,4 +1,4 @@
-"""What a rebalance listener was told to go has gone for user code, and what it is assigned is new.
+"""A rebalance listener is told that partitions go: they are gone for user code, and come again as new.
 
 Kafka's clients make every assignment anew: without auto-commit it goes on at its last commit. Programs count on that.
 One that forgets in ``on_partitions_revoked`` what it has not committed is handed it again. Here a partition may stay

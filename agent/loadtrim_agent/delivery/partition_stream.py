@@ -19,8 +19,10 @@ from .commit_calls import CommitCalls
 from .pending import PendingRecords, ReportedDone
 from .stretches import Finished, Stretches
 
-__all__ = ["SLICE_RECORDS", "Stream"]
+__all__ = ["SLICE_RECORDS", "UNPLACED", "Stream"]
 
+UNPLACED = -1
+"""The position of what begins where user code seeks, before it has."""
 SLICE_RECORDS = 64
 """Records of one partition handed out one by one before it is the next one's turn; as many are unpacked at a time."""
 
@@ -49,7 +51,6 @@ class Stream:
         "__weakref__",
         "_reader",
         "_stretches",
-        "_unplaced",
         "acquisition_id",
         "chunks",
         "commits",
@@ -101,8 +102,7 @@ class Stream:
         """User: so often its position was set."""
         self.seeks_answered = 0
         """Agent: so many of these are carried out."""
-        self._unplaced = position is None
-        self.position = position or 0
+        self.position = UNPLACED if position is None else position
         """User: the offset handed out next."""
         self.done: int | None = None
         """User: the offset after the last record done; None before the first."""
@@ -129,8 +129,8 @@ class Stream:
 
     @property
     def placed(self) -> bool:
-        """It is known where it begins, or user code has said it. Any thread."""
-        return not self._unplaced or self.seeks > 0
+        """Return whether it has a position. Any thread."""
+        return self.position != UNPLACED
 
     # -- user's thread -------------------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ class Partitions:
             parts.buffer, parts.fetcher, self.prefetching, parts.observer, parts.boundary, parts.agent
         )
         self._opener = PartitionOpener(parts, self.intake)
-        self.positions = StreamPositions(parts.buffer, parts.fetcher, self._opener)
+        self.positions = StreamPositions(parts.buffer, parts.fetcher)
         self._lingering: dict[Partition, Stream] = {}
         """Partitions lost while one of their records was in user code (rule 13)."""
         self._stops = StreamStops(parts.buffer, parts.listener, self.positions, parts.agent, parts.tasks)

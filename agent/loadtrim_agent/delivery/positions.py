@@ -11,7 +11,6 @@ from aiokafka.structs import TopicPartition
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.port import Fetcher
 
-from .opening import PartitionOpener
 from .partition_stream import Stream
 from .record_buffer import RecordBuffer
 
@@ -37,13 +36,11 @@ class StreamPositions:
     Args:
         buffer: holds the streams.
         fetcher: tells what lies behind the last record for user code.
-        opener: tells which partitions have no offset yet.
     """
 
-    def __init__(self, buffer: RecordBuffer, fetcher: Fetcher, opener: PartitionOpener) -> None:
+    def __init__(self, buffer: RecordBuffer, fetcher: Fetcher) -> None:
         self._buffer = buffer
         self._fetcher = fetcher
-        self._opener = opener
         self._passed: WeakKeyDictionary[Stream, _Passed] = WeakKeyDictionary()
         """Stretches passed last: a committed offset does not go back before them when the next records come."""
         self._committed: WeakKeyDictionary[Stream, _Passed] = WeakKeyDictionary()
@@ -68,7 +65,7 @@ class StreamPositions:
         Raises:
             NoOffsetForPartitionError: it has none (``auto_offset_reset=none``) until user code seeks.
         """
-        if stream.partition in self._opener.without_offset:
+        if not stream.placed:
             raise NoOffsetForPartitionError(TopicPartition(*stream.partition))
         exhausted, position = stream.exhausted, stream.position
         return self._behind(stream, position) if exhausted and not stream.seeking else position

@@ -18,7 +18,7 @@ from loadtrim.assigned_anew import AssignedAnew, ComesAnew, ToldListener
 from loadtrim.positions import Positions
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.hand import Hand
-from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.partition_stream import UNPLACED, Stream
 from loadtrim_agent.kafka.subscription import Subscription
 from unit.delivery.test_record_buffer import ONE, handout_of
 from unit.sdk.test_positions import TOPIC, consumer_of
@@ -261,7 +261,7 @@ async def test_a_commit_has_no_position_that_nobody_has_named_yet() -> None:
     committed as 0."""
     commits, stream = Commits(), Stream(ONE, 1, None, by_hand=True)
     _, positions = anew_of(stream, commits)
-    stream.position, stream.done = 0, None
+    stream.position, stream.done = UNPLACED, None
     await positions.commit()
     positions.seek(AT, 3)
     await positions.commit()
