@@ -85,8 +85,9 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _set_back(self, assigned: Iterable[TopicPartition]) -> None:
         """Hand out from its last commit on what was told to go, unless user code sends offsets to transactions.
 
-        Ends when that is done, or nothing of it is held; until then no record of it is handed out. What has no commit
-        stays where it is: where a partition begins is committed before its first record.
+        Ends when that is done, or nothing of it is held; until then no record of it is handed out. Where a partition
+        begins is committed before its first record, so one without a commit has lost it: the one that was acknowledged
+        last counts then.
         """
         left = [stream for stream in self._streams_of(assigned) if stream in self.told_gone and _has_moved(stream)]
         while not self._positions.transactional and (left := [stream for stream in left if self._is_held(stream)]):
@@ -100,9 +101,14 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
                     left.remove(stream)
                     self._set_back_to(stream, committed[stream.partition])
 
-    def _set_back_to(self, stream: Stream, offset: int | None) -> None:
+    def _set_back_to(self, stream: Stream, committed: int | None) -> None:
+        offset = committed if committed is not None else self._acknowledged(stream)
         if self._is_held(stream) and offset is not None and offset != stream.position:
             self._positions.set_back(stream, offset)
+
+    def _acknowledged(self, stream: Stream) -> int | None:
+        view = self._link.need_agent().snapshot().assigned.get(stream.partition)
+        return None if view is None else view.committed
 
     def _is_held(self, stream: Stream) -> bool:
         return self._link.streams.get(stream.partition) is stream

@@ -57,6 +57,8 @@ FAILED_ONCE = (
     126255118,
     136987505,
     771084,
+    880584,
+    880769,
 )
 """Each has found a fault, of the product or of what judges it. 432: a stop gave away the record of a task that waits
 with a limit. 35 and 39: what aiokafka had committed and still had in hand was taken for skipped.
@@ -68,7 +70,8 @@ with a limit. 35 and 39: what aiokafka had committed and still had in hand was t
 126255118: a tenth of a second of the
 load had work of 1e-18 seconds, whose level was 0. 136987505: a partition that
 a listener was told to go, and to come back, stayed paused. 771084: a commit without offsets had what the listener had
-forgotten of a partition on its way to another member."""
+forgotten of a partition on its way to another member; 880769: with an incremental listener too. 880584: where the
+group had lost its offsets, a handoff was given up, and the partition went on behind what the listener had forgotten."""
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),
