@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError
@@ -41,6 +41,12 @@ class AgentLink:
     def streams(self) -> dict[Partition, Stream]:
         """The streams of the assigned partitions."""
         return self.buffer.streams if self.buffer is not None else {}
+
+    @property
+    def held(self) -> Collection[Partition]:
+        """What user code sees as held: what a plain listener was told, else all that is assigned."""
+        streams = self.streams
+        return streams if self.agent is None else self.agent.listener.reported_of(streams)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the agent's loop and return its result.

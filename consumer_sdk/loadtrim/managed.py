@@ -381,6 +381,4 @@ class ManagedConsumer:
         )
 
     def assignment(self) -> set[TopicPartition]:
-        agent = self.link.agent
-        partitions = self.link.streams
-        return {TopicPartition(*p) for p in (partitions if agent is None else agent.listener.reported_of(partitions))}
+        return {TopicPartition(*partition) for partition in self.link.held}

@@ -161,7 +161,8 @@ class Positions:
 
     def paused(self) -> set[TopicPartition]:
         # What is not subscribed any more is kept from user code as if it were paused, until the agent gives it up.
-        paused = [partition for partition, stream in self._link.streams.items() if stream.paused]
+        held = self._link.held
+        paused = [partition for partition, stream in self._link.streams.items() if stream.paused and partition in held]
         subscribed = self._link.subscription.matches({partition.topic for partition in paused})
         return {TopicPartition(*partition) for partition in paused if partition.topic in subscribed}
 

@@ -116,7 +116,7 @@ class Listener:
         shown, held = self.shown, self.held
         if shown is not None:
             return shown
-        return [partition for partition in partitions if partition in held] if self.plain else partitions
+        return held.intersection(partitions) if self.plain else partitions
 
     @property
     def leaving(self) -> bool:

@@ -176,6 +176,7 @@ def anew_of(
 
     link: Any = SimpleNamespace(
         streams={stream.partition: stream},
+        held={stream.partition},
         subscription=SimpleNamespace(matches=tuple),
         buffer=buffer,
         agent=agent,
@@ -318,6 +319,9 @@ async def test_what_is_not_subscribed_any_more_is_not_paused_by_user_code_nor_re
     stream.paused = True
     _, positions = anew_of(stream, Commits())
     assert positions.paused() == {AT}
+    positions._link.held = ()
+    assert positions.paused() == set(), "a plain listener was told that it goes"
+    positions._link.held = {ONE}
     positions._link.subscription = Subscription()
     assert positions.paused() == set()
     positions.resume(AT)
