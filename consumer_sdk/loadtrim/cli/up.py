@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -86,12 +87,24 @@ def run(args: argparse.Namespace) -> int:
             "There is nothing to run.",
             "Write it after two dashes: loadtrim up --replicas 3 -- python service.py",
         )
-    least, most = args.min or 1, args.max or INSTANCES_MAX
+    least, least_said = _bound(args.min, "--min", "LOADTRIM_MIN_REPLICAS", 1)
+    most, most_said = _bound(args.max, "--max", "LOADTRIM_MAX_REPLICAS", INSTANCES_MAX)
     if least > most:
         raise UsageError(
-            f"--min {least} is more than --max {most}.", "No number of replicas is both.", "Give --min <= --max."
+            f"{least_said} is more than {most_said}.",
+            "No number of replicas is both, and no instance would start.",
+            "Give --min <= --max; each stands for the variable of its name.",
         )
     return asyncio.run(_run(args, connection_from(args)))
+
+
+def _bound(given: int | None, option: str, variable: str, default: int) -> tuple[int, str]:
+    """Return a bound and how it was said: by the option, else by the variable, which the instances read as well."""
+    from_env = os.environ.get(variable, "").strip()
+    if given is None and from_env.isdecimal():
+        return int(from_env), f"{variable}={from_env}"
+    bound = default if given is None else given
+    return bound, f"{option} {bound}"
 
 
 async def _run(args: argparse.Namespace, connection: Connection) -> int:
