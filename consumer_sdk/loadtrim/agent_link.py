@@ -44,7 +44,7 @@ class AgentLink:
 
     @property
     def held(self) -> Collection[Partition]:
-        """What user code sees as held: what a plain listener was told, else all that is assigned."""
+        """Return what user code sees as held: what a plain listener was told, else all that is assigned."""
         streams = self.streams
         return streams if self.agent is None else self.agent.listener.reported_of(streams)
 

@@ -256,10 +256,14 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, compare, print; returns the exit code."""
+    # With a thousand partitions this takes a minute.
+    _show("reading the load, and looking for the group that fits its first seconds")
     try:
         task = _task(args)
     except REFUSED as error:
         raise _refused(error, "Nothing was played.") from error
+    finally:
+        _clear()
     if not args.json:
         print("\n".join(head_lines(task)), flush=True)
     try:
@@ -269,7 +273,7 @@ def run(args: argparse.Namespace) -> int:
     # Printed before more is played or drawn: what took minutes is not to be lost for a plot.
     if not args.json:
         print("\n".join(text_lines(task, runs, decisions=args.decisions)), flush=True)
-    study = study_of(task, runs, advice=args.advice, progress=_tell if sys.stderr.isatty() else None)
+    study = study_of(task, runs, advice=args.advice, progress=_tell)
     _clear()
     if args.json:
         print(json_of(task, runs, study, curves=args.curves, decisions=args.decisions), flush=True)
@@ -539,24 +543,27 @@ def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Nam
     )
 
 
-def _progress(what: str, seconds: int) -> Callable[[int], None] | None:
-    if not sys.stderr.isatty():
-        return None
+def _progress(what: str, seconds: int) -> Callable[[int], None]:
     shown = -PROGRESS_SECONDS
 
     def show(second: int) -> None:
         nonlocal shown
         if (now := time.monotonic()) - shown >= PROGRESS_SECONDS:
             shown = now
-            print(f"\r{what}: {second} of {seconds} s \x1b[K", end="", file=sys.stderr, flush=True)
+            _show(f"{what}: {second} of {seconds} s")
 
     return show
 
 
 def _tell(what: str) -> None:
-    print(f"\rplaying {what} \x1b[K", end="", file=sys.stderr, flush=True)
+    _show(f"playing {what}")
 
 
 def _clear() -> None:
+    _show("")
+
+
+def _show(text: str) -> None:
+    """Show what goes on, in place of what was shown before, where a person looks on."""
     if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
