@@ -17,6 +17,7 @@ from loadtrim.simulate.loads.load import ReadAs
 from loadtrim.simulate.model.simulation import drain_seconds
 from loadtrim.simulate.report.text import curves_of, decision_lines, decisions_of, legend_lines, table_lines
 from loadtrim.simulate.study.fixed_group import FIRST_SECONDS
+from loadtrim_agent.observability.text import number
 
 from .simulate_study import Study, cost_of, price_of
 from .simulate_task import PolicyResult, Task
@@ -24,10 +25,15 @@ from .simulate_task import PolicyResult, Task
 __all__ = ["head_lines", "json_of", "text_lines", "wrapped"]
 
 
+def _amount(value: float) -> str:
+    """Write an amount in whole numbers, and what is less than ten as it is: no load shows as none."""
+    return number(value) if value < 10.0 else f"{value:,.0f}"
+
+
 def head_lines(task: Task) -> list[str]:
     """Return what is played, in words, for what comes before the table."""
     load, options, config = task.load, task.options, task.configs[0]
-    what = f"{load.source}: {load.records:,.0f} records in {load.seconds} s on {len(load.partitions)} partitions"
+    what = f"{load.source}: {_amount(load.records)} records in {load.seconds} s on {len(load.partitions)} partitions"
     what += " (assumed, for nothing tells how many; --partitions N), " if load.partitions_assumed else ", "
     group = f"W = {config.sla_seconds:g} s, {config.sla_share * 100:.10g}% of the records; "
     group += f"{options.costs}; start-up {options.startup_seconds:g} s; protocol {options.protocol.name}"
@@ -37,7 +43,7 @@ def head_lines(task: Task) -> list[str]:
         group += f", what the first {min(load.seconds, FIRST_SECONDS)} s take"
     group += f"; baselines of {task.arguments['baselines'].name}" if options.baselines else ""
     return [
-        what + f"up to {max(load.per_second):,.0f}/s, arriving as {load.arrivals}",
+        what + f"up to {_amount(max(load.per_second))}/s, arriving as {load.arrivals}",
         *([] if load.read_as is None else [_read_line(load, load.read_as)]),
         group,
         *([f"also given: {' '.join(task.others)}"] if task.others else []),

@@ -22,6 +22,12 @@ def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]
     return printed
 
 
+def test_a_load_of_few_records_shows_as_some(capsys: pytest.CaptureFixture[str]) -> None:
+    """A record a minute showed as `up to 0/s`."""
+    assert main(["simulate", "constant:rate=0.02,seconds=120", "--partitions", "2"]) == 0
+    assert ": 2.4 records in 120 s on 2 partitions, up to 0.02/s" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_policies_are_compared_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SHORT, "--policy", "objective", "--policy", "closer24:mu=200/least_loaded", "--seeds", "2"]) == 0
