@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,13 @@ settings.load_profile(PROFILE)
 
 
 def pytest_configure() -> None:
-    """Have the collector of garbage look seldom: collecting tests makes what stays, an eighth faster so."""
+    """Have the collector of garbage look seldom: collecting tests makes what stays, an eighth faster so.
+
+    A shell's background job ignores Ctrl-C, and so would the programs that tests start and end by it.
+    """
     gc.set_threshold(*COLLECT_AFTER)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
