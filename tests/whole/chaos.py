@@ -166,7 +166,8 @@ def _gathering(seed: int, options: Options) -> Options:
     rng = random.Random(f"gathers {seed}")
     if options.auto_commit or options.transactions or rng.random() >= 0.5:
         return options
-    return replace(options, gathers="plain" if rng.random() < 0.5 else "incremental")
+    gathers = "plain" if rng.random() < 0.5 else "incremental"
+    return replace(options, gathers=gathers, names_offsets=rng.random() >= 0.7)
 
 
 def _drawn_later(seed: int, rates: dict[str, float], *, auto_commit: bool) -> dict[str, Any]:

@@ -123,13 +123,20 @@ async def gathers(member: Member) -> None:
         gathered.records += records
         if records and len(gathered.records) < member.rng.randint(2, 10):
             continue
+        if member.world.options.names_offsets and not gathered.records:
+            continue  # there are no offsets to name
         async with gathered.doing:
             together, gathered.records = gathered.records, []
             await asyncio.sleep(member.cost())
             for record in together:
                 member.did(record)
             with contextlib.suppress(CommitFailedError, IllegalStateError):  # a partition went to another member
-                await member.consumer.commit()
+                await member.consumer.commit(_behind(together) if member.world.options.names_offsets else None)
+
+
+def _behind(records: list[Any]) -> dict[TopicPartition, int]:
+    """Return the offsets behind these records, as user code names them in a commit."""
+    return {TopicPartition(record.topic, record.partition): record.offset + 1 for record in records}
 
 
 class Forgets(ConsumerRebalanceListener):

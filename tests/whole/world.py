@@ -79,6 +79,8 @@ class Options:
     gathers: str = ""
     """Every program gathers records and forgets them at a rebalance, with listeners of this kind; only without
     auto-commit and transactions."""
+    names_offsets: bool = False
+    """These name in their commits what they have done."""
     transactions: bool = False
     """Every program puts its offsets into transactions; only without auto-commit."""
     converts_back: bool = True
