@@ -88,14 +88,22 @@ class AgentLink:
             raise IllegalStateError(f"Partition {TopicPartition(*partition)} is not assigned")
         return stream
 
+    def must_subscribe(self) -> None:
+        """Check that something is subscribed.
+
+        Raises:
+            IllegalStateError: nothing is.
+        """
+        if not self.subscription.topics and self.subscription.pattern is None:
+            raise IllegalStateError("Not subscribed to any topics")
+
     def must_own(self, partitions: Iterable[Partition]) -> None:
         """Check that user code may commit offsets of ``partitions``.
 
         Raises:
             IllegalStateError: nothing is subscribed, or one of them is not assigned to this member.
         """
-        if not self.subscription.topics and self.subscription.pattern is None:
-            raise IllegalStateError("Not subscribed to any topics")
+        self.must_subscribe()
         if not self.streams:
             raise IllegalStateError("No partitions assigned")
         for partition in partitions:

@@ -19,7 +19,6 @@ from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.host import instance_name
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import IncrementalRebalanceListener
-from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.connections import check_settings
 from loadtrim_agent.kafka.fetch.fetcher import KafkaFetcher
@@ -31,10 +30,12 @@ from loadtrim_agent.wire.topic_names import control_topic
 
 from .agent_link import AgentLink
 from .arguments import Arguments, check_subscription, compiled
-from .assigned_anew import AssignedAnew, ComesAnew, ToldListener
+from .assigned_anew import AssignedAnew, ComesAnew, NobodyListens, ToldListener
 from .cluster_queries import ClusterQueries
+from .coming_again import ComingAgain
 from .last_record import abandon_unless_worked_on, coroutine_function
 from .positions import Positions
+from .put_aside import PutAside
 from .settings import Settings
 from .start_errors import ClientTrouble, explained
 from .watch import AgentWatch
@@ -93,8 +94,8 @@ class ManagedConsumer:
         )
         self.services = self._make_services()
         self._watch: AgentWatch | None = None
-        self._put_aside: dict[Partition, Stream] = {}
-        """Streams of topics that are not subscribed any more and that the agent has not given up yet."""
+        again = None if arguments.enable_auto_commit else ComingAgain(self.link, self.positions)
+        self._put_aside = PutAside(self.link, again)
         self.closed = False
         self._ending = False
         """The iteration is to end: no agent starts any more."""
@@ -338,37 +339,32 @@ class ManagedConsumer:
             exclude_internal=self._arguments.exclude_internal_topics,
             own=(self._settings.control_topic, self._settings.baseline_topic),
         )
-        self._listener = called = self._as_called(listener)
-        self.positions.told_gone = called.told_gone if isinstance(called, ToldListener) else ()
+        before, self._listener = self._listener, self._as_called(listener)
+        if isinstance(self._listener, AssignedAnew) and self._listener is not before:
+            self._listener.subscribed()
         self._set_subscription(subscription)
 
     def _as_called(self, listener: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener | None:
         """Return what the agent calls for a listener of user code; the same one for the same listener."""
-        before, by_hand = self._listener, not self._arguments.enable_auto_commit
+        before = self._listener
         if isinstance(before, ToldListener) and before.listener is listener:
             return before
+        if listener is None and isinstance(before, ToldListener) and self.positions.gone:
+            listener = NobodyListens()  # What the one before was told to go may come again.
         incremental = isinstance(listener, IncrementalRebalanceListener)
-        if listener is None or (incremental and not by_hand):
+        if listener is None or (incremental and self._put_aside.again is None):
             return listener
         called = ComesAnew if incremental else AssignedAnew
-        return called(listener, self.link, self.positions, by_hand=by_hand)
+        return called(listener, self.link, self.positions, self._put_aside.again)
 
     def unsubscribe(self) -> None:
         self._set_subscription(Subscription())
 
     def _set_subscription(self, subscription: Subscription) -> None:
-        """Deliver no record of an unsubscribed topic from here on, before the agent has read the subscription."""
-        link, streams, before = self.link, self.link.streams, self._put_aside
-        link.subscription = subscription
-        ended = {p: s for p, s in streams.items() if p.topic not in subscription.matches([p.topic])}
-        self._put_aside = {p: s for p, s in ended.items() if not s.paused or before.get(p) is s}
-        for stream in self._put_aside.values():
-            stream.paused = True
-        for partition, stream in before.items():
-            if partition not in ended and streams.get(partition) is stream:
-                stream.paused = False
-        if link.agent is not None:
-            link.post(link.agent.subscribe, subscription, self._listener)
+        self.link.subscription = subscription
+        self._put_aside.subscribed(subscription)
+        if self.link.agent is not None:
+            self.link.post(self.link.agent.subscribe, subscription, self._listener)
 
     def subscription(self) -> Iterable[str]:
         agent = self.link.agent

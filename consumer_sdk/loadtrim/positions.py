@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Container, Mapping
+import contextlib
+from collections.abc import Collection, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import CommitFailedError
+from aiokafka.errors import CommitFailedError, IllegalStateError
 from aiokafka.structs import TopicPartition
 from aiokafka.util import commit_structure_validate
 
@@ -41,13 +42,14 @@ class Positions:
         self._auto_commit = auto_commit
         self.transactional = False
         """Read only: offsets were sent to a transaction, so that what is committed is a producer's to say."""
-        self.told_gone: Container[Stream] = ()
-        """The listener was told that these go: user code may have forgotten what it has not committed of them."""
+        self.gone: WeakSet[Stream] = WeakSet()
+        """Gone for user code, which may have forgotten what it has not committed of them. Empty with auto-commit."""
         self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """The offset behind what was handed out of a stream before it was set back."""
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         if offsets is None:
+            self._link.must_subscribe()
             if not self._link.streams and self._link.buffer is not None and self._link.buffer.expired:
                 raise CommitFailedError(
                     "The commit was not made: this member has left its group, for it asked for no record within "
@@ -56,6 +58,12 @@ class Positions:
                     "max_poll_interval_ms."
                 )
             wanted = {p: (s.handed_out, "") for p, s in self._link.streams.items() if self._is_committed(s)}
+            if not wanted and self.gone.intersection(self._link.streams.values()) and not self._is_closing():
+                raise CommitFailedError(
+                    "The commit was not made: all partitions have gone, by a subscription or by what the rebalance "
+                    "listener was told, and none has come again yet. What was not committed is handed out again. "
+                    "Commit before that, in on_partitions_revoked say."
+                )
         else:
             checked = commit_structure_validate(offsets)
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
@@ -64,13 +72,16 @@ class Positions:
         if self._link.agent is not None:
             await self._link.run(self._link.agent.commits.commit(wanted, named=offsets is not None))
 
+    def _is_closing(self) -> bool:
+        return self._link.buffer is not None and self._link.buffer.closing
+
     def _is_committed(self, stream: Stream) -> bool:
         """Return whether a commit without offsets has a stream.
 
         With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
         """
         under_way = stream.running or stream.in_hand is not None or not self._auto_commit
-        return under_way and stream.placed and stream not in self.told_gone
+        return under_way and stream.placed and stream not in self.gone
 
     def _note(self, wanted: Mapping[Partition, tuple[int, str]]) -> None:
         """Note what user code says to be done. Offsets in a transaction say it when that ends, which is not seen."""
@@ -157,12 +168,18 @@ class Positions:
 
     def run_again(self, partitions: Collection[TopicPartition]) -> None:
         """Resume what is paused of these."""
-        self.resume(*self.paused().intersection(partitions))
+        for partition in self.paused().intersection(partitions):
+            with contextlib.suppress(IllegalStateError):  # It goes just now.
+                self.resume(partition)
 
     def paused(self) -> set[TopicPartition]:
         # What is not subscribed any more is kept from user code as if it were paused, until the agent gives it up.
         held = self._link.held
-        paused = [partition for partition, stream in self._link.streams.items() if stream.paused and partition in held]
+        paused = [
+            partition
+            for partition, stream in self._link.streams.items()
+            if stream.paused and partition in held and stream not in self.gone
+        ]
         subscribed = self._link.subscription.matches({partition.topic for partition in paused})
         return {TopicPartition(*partition) for partition in paused if partition.topic in subscribed}
 

@@ -50,7 +50,7 @@ class IncrementalRebalanceListener(ConsumerRebalanceListener):  # type: ignore[m
     """A ``ConsumerRebalanceListener`` that is called with what comes or goes, never with what stays.
 
     Derive from it where a listener keeps something with each partition. A move then costs one call, for the one
-    partition that moves.
+    partition that moves. User code may have records of others in work then: commit by name what is revoked.
 
     Source: ``ConsumerRebalanceListener`` of Kafka's Java client with cooperative rebalancing (KIP-429).
     """

@@ -70,6 +70,8 @@ class Sought:
         self.stream = stream
         self.offset: int | None = None
         """The offset sought last; None: none yet, or the partition was lost."""
+        self.told = False
+        """The listener, if there was one, has returned from the call that named it."""
         self.answered = asyncio.Event()
 
 
@@ -144,6 +146,7 @@ class PartitionOpener:
         for stream in streams:
             self._tell_opened(stream)
         for command, to in sought:
+            to.told = True
             self._parts.tasks.spawn(self._open_sought(command, to), "open-sought")
 
     async def _start_offset(self, command: c.OpenCommand) -> int | Sought | None:
@@ -175,6 +178,11 @@ class PartitionOpener:
         await sought.answered.wait()
         if sought.offset is not None and self._is_current(command.partition, command.acquisition_id):
             self._opened(command, sought.offset)
+
+    @property
+    def waiting_for_a_seek(self) -> frozenset[Partition]:
+        """Partitions that begin where user code seeks, after the listener's call if there was one."""
+        return frozenset(partition for partition, sought in self._sought.items() if sought.told)
 
     def user_sought(self, partition: Partition, offset: int | None) -> bool:
         """User code has said where to begin, or (None) the partition is lost. False: that was not asked."""

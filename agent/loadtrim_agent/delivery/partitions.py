@@ -65,6 +65,11 @@ class Partitions:
         """Partitions that have no offset until user code seeks. Any thread."""
         return self._opener.without_offset
 
+    @property
+    def waiting_for_a_seek(self) -> frozenset[Partition]:
+        """See :attr:`.opening.PartitionOpener.waiting_for_a_seek`."""
+        return self._opener.waiting_for_a_seek
+
     def lost_in_hand(self) -> list[Stream]:
         """Return the streams that are lost while one of their records is in user code."""
         return [self._lingering[partition] for partition in sorted(self._lingering)]

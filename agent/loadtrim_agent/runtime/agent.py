@@ -297,7 +297,7 @@ class Agent:
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Other topics from now on. A listener that is new is told at once what is owned."""
-        known, told = self.listener.target, self.listener.held
+        known, told = self.listener.target, self.listener.held | self.partitions.waiting_for_a_seek
         self.listener.target = listener
         assigned = self.snapshot().assigned
         # What is being opened, and what was told to go and comes back, it hears of then. Of what is being opened too

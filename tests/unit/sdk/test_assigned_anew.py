@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -10,12 +11,24 @@ from typing import Any
 
 import pytest
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import CommitFailedError, ConsumerStoppedError, GroupAuthorizationFailedError, KafkaConnectionError
+from aiokafka.errors import (
+    CommitFailedError,
+    ConsumerStoppedError,
+    GroupAuthorizationFailedError,
+    IllegalStateError,
+    KafkaConnectionError,
+    NoOffsetForPartitionError,
+)
 from aiokafka.structs import ConsumerRecord, TopicPartition
+from prometheus_client import CollectorRegistry
 
 from loadtrim import Consumer, IncrementalRebalanceListener
-from loadtrim.assigned_anew import AssignedAnew, ComesAnew, ToldListener
+from loadtrim.arguments import Arguments
+from loadtrim.assigned_anew import AssignedAnew, ComesAnew, NobodyListens, ToldListener
+from loadtrim.coming_again import ComingAgain
+from loadtrim.managed import ManagedConsumer
 from loadtrim.positions import Positions
+from loadtrim.settings import Settings
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.hand import Hand
 from loadtrim_agent.delivery.partition_stream import UNPLACED, Stream
@@ -135,6 +148,90 @@ async def test_what_stays_is_not_paused_any_more_but_for_an_incremental_listener
             assert len(one.paused() & one.assignment()) == paused
 
 
+@pytest.mark.parametrize("listener", [None, Forgets()], ids=["no listener", "plain"])
+async def test_what_is_subscribed_anew_comes_again_at_its_last_commit(listener: Forgets | None) -> None:
+    """A program may forget what it has not committed when it unsubscribes; the next commit passed all of that."""
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, *(b"%d" % number for number in range(RECORDS)))
+        async with consumer_of(broker, auto_offset_reset="earliest", enable_auto_commit=False) as one:
+            one.subscribe([TOPIC], listener=listener)
+            gathered = [await one.getone() for _ in range(RECORDS)]
+            one.unsubscribe()
+            with pytest.raises(IllegalStateError, match="Not subscribed"):
+                await one.commit()
+            one.subscribe([TOPIC], listener=listener)
+            with pytest.raises(CommitFailedError):
+                await one.commit()
+            again = [await one.getone() for _ in range(RECORDS)]
+            assert [r.offset for r in again] == [r.offset for r in gathered]
+            await one.commit()
+            assert broker.committed(GROUP, TOPIC, 0) == RECORDS
+
+
+async def test_what_was_paused_is_paused_when_it_is_subscribed_again_and_what_was_not_is_not() -> None:
+    async with memory_broker({TOPIC: 2, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        for index in range(2):
+            await broker.send(TOPIC, index, b"0", b"1")
+        async with consumer_of(broker, auto_offset_reset="earliest", enable_auto_commit=False) as one:
+            one.subscribe([TOPIC])
+            first = await one.getone()
+            at = TopicPartition(TOPIC, 1 - first.partition)
+            one.pause(at)
+            for _ in range(2):
+                one.unsubscribe()
+                one.subscribe([TOPIC])
+            assert (await one.getone()).partition == first.partition
+            assert one.paused() == {at}
+
+
+async def test_a_listener_that_comes_late_hears_of_what_waits_for_a_seek() -> None:
+    """With ``auto_offset_reset="none"`` and offsets elsewhere it was never called, and every call raised for ever."""
+
+    class Seeks(ConsumerRebalanceListener):  # type: ignore[misc]
+        def __init__(self, consumer: Consumer) -> None:
+            self._consumer = consumer
+
+        def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None: ...
+
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            for partition in assigned:
+                self._consumer.seek(partition, 3)
+
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, *(b"%d" % number for number in range(RECORDS)))
+        async with consumer_of(broker, auto_offset_reset="none", enable_auto_commit=False) as one:
+            one.subscribe([TOPIC])
+            with pytest.raises(NoOffsetForPartitionError):
+                await one.getone()
+            one.subscribe([TOPIC], listener=Seeks(one))
+            record = None
+            while record is None:
+                with contextlib.suppress(NoOffsetForPartitionError):
+                    record = await one.getone()
+                await asyncio.sleep(0)
+            assert record.offset == 3
+
+
+def test_a_listener_that_is_taken_away_is_stood_for_while_something_may_come_again() -> None:
+    client = ManagedConsumer(
+        Arguments.read(
+            (TOPIC,), {"group_id": GROUP, "enable_auto_commit": False, "bootstrap_servers": "127.0.0.1:1"}, enabled=True
+        ),
+        Settings(http="off"),
+        (TOPIC,),
+        user_loop=asyncio.new_event_loop(),
+        registry=CollectorRegistry(),
+    )
+    client.subscribe([TOPIC], listener=ForgetsWhatGoes())
+    client.positions.gone.add(stream := Stream(ONE, 1, 0, by_hand=True))
+    client.subscribe([TOPIC])
+    assert isinstance(client._listener, ComesAnew)
+    assert isinstance(client._listener.listener, NobodyListens)
+    client.positions.gone.discard(stream)
+    client.subscribe([TOPIC])
+    assert client._listener is None
+
+
 # -- the parts ---------------------------------------------------------------------------------------------------
 
 
@@ -182,14 +279,13 @@ def anew_of(
         agent=agent,
         stream=lambda partition: stream,
         must_own=lambda wanted: None,
+        must_subscribe=lambda: None,
         need_agent=lambda: agent,
         post=lambda call, *args: call(*args),
         run=run,
     )
     positions = Positions(link, SimpleNamespace(), group="g", auto_commit=False)  # type: ignore[arg-type]
-    told = kind(Forgets(), link, positions, by_hand=True)
-    positions.told_gone = told.told_gone
-    return told, positions
+    return kind(Forgets(), link, positions, ComingAgain(link, positions)), positions
 
 
 async def rebalance(anew: ToldListener) -> None:
@@ -219,7 +315,8 @@ async def test_a_commit_has_nothing_of_what_goes_until_it_comes_again_at_its_las
     told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits, kind)
     await positions.commit()
     await told.on_partitions_revoked({AT})
-    await positions.commit()
+    with pytest.raises(CommitFailedError, match="all partitions have gone"):
+        await positions.commit()
     assert commits.made == [5]
     await told.on_partitions_assigned({AT})
     await positions.commit()
@@ -231,7 +328,8 @@ async def test_a_plain_listener_that_comes_later_forgets_in_its_first_call_what_
     stream = Stream(ONE, 1, 0, by_hand=True)
     told, positions = anew_of(stream, commits := Commits(2))
     await told.on_partitions_revoked(set())
-    await positions.commit()
+    with pytest.raises(CommitFailedError):
+        await positions.commit()
     await told.on_partitions_assigned({AT})
     assert (stream.position, commits.made) == (2, [])
 
@@ -242,6 +340,30 @@ async def test_an_incremental_listener_that_comes_later_is_told_and_nothing_is_h
     told, _ = anew_of(stream, Commits(2), ComesAnew)
     await told.on_partitions_assigned({AT})
     assert stream.position == 5
+
+
+async def test_another_listener_takes_over_what_the_one_before_was_told_to_go() -> None:
+    """A commit passed what the first one had forgotten, and what it passed was taken for the last commit then."""
+    commits = Commits(2)
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits, ComesAnew)
+    await told.on_partitions_revoked({AT})
+    other = AssignedAnew(Forgets(), told._link, positions, told._again)
+    with pytest.raises(CommitFailedError):
+        await positions.commit()
+    await other.on_partitions_assigned({AT})
+    await positions.commit()
+    assert commits.made == [2]
+
+
+async def test_a_plain_listener_that_is_subscribed_begins_anew_before_it_is_called() -> None:
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits := Commits(2))
+    assert isinstance(told, AssignedAnew)
+    told.subscribed()
+    with pytest.raises(CommitFailedError):
+        await positions.commit()
+    await rebalance(told)
+    await positions.commit()
+    assert commits.made == [2]
 
 
 async def test_a_commit_within_the_call_has_what_goes() -> None:
@@ -256,7 +378,8 @@ async def test_a_commit_within_the_call_has_what_goes() -> None:
     told.listener.on_partitions_revoked = commit
     with pytest.raises(RuntimeError):
         await told.on_partitions_revoked({AT})
-    await positions.commit()
+    with pytest.raises(CommitFailedError):
+        await positions.commit()
     assert commits.made == [5]
 
 

@@ -133,6 +133,7 @@ async def test_a_commit_is_noted_when_it_is_called_not_when_it_is_answered() -> 
     link = SimpleNamespace(
         streams={Partition("orders", 0): stream},
         must_own=lambda wanted: None,
+        must_subscribe=lambda: None,
         agent=SimpleNamespace(commits=SimpleNamespace(commit=commit)),
         run=lambda work: work,
     )

@@ -1,0 +1,108 @@
+"""Streams that have gone for user code come again at their last commit, as all that Kafka's clients assign."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from aiokafka.errors import ConsumerStoppedError, KafkaError
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.partition_stream import Stream
+
+from .agent_link import AgentLink
+from .positions import Positions
+
+__all__ = ["ComingAgain"]
+
+COMMITS_SECONDS_MAX = 2.0
+"""Commits that are under way are waited for so long before it is asked what is committed. Chosen."""
+RETRY_SECONDS = 0.1
+"""After a broker that could not say what is committed, it is asked again after this time. Chosen."""
+
+log = logging.getLogger("loadtrim")
+
+
+class ComingAgain:
+    """Streams go for user code and come again; only with manual commits, for else what is done is committed anyway.
+
+    With offsets in transactions nothing is set back: records of an open one would be in it twice.
+
+    Args:
+        link: to the agent.
+        positions: of the assigned partitions.
+    """
+
+    def __init__(self, link: AgentLink, positions: Positions) -> None:
+        self._link = link
+        self._positions = positions
+
+    def go(self, streams: Iterable[Stream]) -> None:
+        """Take it that user code may have forgotten what it has not committed of these."""
+        self._positions.gone.update(stream for stream in streams if _has_moved(stream))
+
+    async def come(self, streams: Collection[Stream]) -> None:
+        """Set back those of these that had gone. Until it returns none of their records may be handed out."""
+        try:
+            await self._set_back([stream for stream in streams if stream in self._positions.gone])
+        finally:
+            self._positions.gone.difference_update(streams)
+
+    async def _set_back(self, left: list[Stream]) -> None:
+        """Hand out these from their last commits on, as far as they are held.
+
+        Where a partition begins is committed before its first record, so one without a commit has lost it: the one
+        that was acknowledged last counts then.
+        """
+        while not self._positions.transactional and (left := [stream for stream in left if self._is_held(stream)]):
+            called = {stream: _highest(stream) for stream in left}
+            committed = await self._committed([stream.partition for stream in left])
+            if committed is None:
+                return
+            for stream in list(left):
+                # User code may commit at any time: what it has committed meanwhile must not be handed out again.
+                if stream.partition in committed and _highest(stream) == called[stream]:
+                    left.remove(stream)
+                    self._set_back_to(stream, committed[stream.partition])
+
+    def _set_back_to(self, stream: Stream, committed: int | None) -> None:
+        offset = committed if committed is not None else self._acknowledged(stream)
+        if self._is_held(stream) and offset is not None and offset != stream.position:
+            self._positions.set_back(stream, offset)
+
+    def _acknowledged(self, stream: Stream) -> int | None:
+        view = self._link.need_agent().snapshot().assigned.get(stream.partition)
+        return None if view is None else view.committed
+
+    def _is_held(self, stream: Stream) -> bool:
+        return self._link.streams.get(stream.partition) is stream
+
+    async def _committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int | None] | None:
+        """Return what is committed, nothing when it is to be asked again, None when nobody will ever say it."""
+        commits = self._link.need_agent().commits
+        try:
+            await self._link.run(commits.answered(COMMITS_SECONDS_MAX))
+            return await self._link.run(commits.committed(partitions))
+        except ConsumerStoppedError:
+            return None
+        except KafkaError as error:
+            if not error.retriable:
+                log.warning(
+                    "What stays at a rebalance cannot be set back to its last commit, so it goes on where it was: %r. "
+                    "A listener that forgets what is not committed loses it.",
+                    error,
+                )
+                return None
+        await asyncio.sleep(RETRY_SECONDS)
+        return {}
+
+
+def _highest(stream: Stream) -> int:
+    """Return the highest offset that user code has committed, or is about to."""
+    return stream.commits.highest if stream.commits is not None else 0
+
+
+def _has_moved(stream: Stream) -> bool:
+    """Return whether user code was handed something of it, or has sought in it."""
+    return stream.done is not None or stream.in_hand is not None
