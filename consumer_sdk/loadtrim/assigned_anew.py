@@ -36,36 +36,31 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         listener: of user code.
         link: to the agent.
         positions: of the assigned partitions.
-        again: what goes, and how it comes again; None: user code does not commit itself.
     """
 
-    def __init__(
-        self,
-        listener: ConsumerRebalanceListener,
-        link: AgentLink,
-        positions: Positions,
-        again: ComingAgain | None,
-    ) -> None:
+    def __init__(self, listener: ConsumerRebalanceListener, link: AgentLink, positions: Positions) -> None:
         self.listener = listener
         self._link = link
         self._positions = positions
-        self._again = again
+        self._again = ComingAgain(link, positions)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         try:
             await call_listener(self.listener.on_partitions_revoked, revoked)
         finally:
-            if self._again is not None:
-                self._again.go(self._going(revoked))
+            self._again.go(self._going(revoked))
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        if self._again is not None:
-            await self._again.come(self._streams_of(assigned))
+        await self._again.come(self._streams_of(assigned))
+        self._run(assigned)
         await call_listener(self.listener.on_partitions_assigned, assigned)
 
     def _going(self, revoked: set[TopicPartition]) -> Collection[Stream]:
         """Return what user code takes to go after the call."""
         return self._streams_of(revoked)
+
+    def _run(self, assigned: set[TopicPartition]) -> None:
+        """Let run what is assigned, where user code may have paused it before."""
 
     def _streams_of(self, partitions: Iterable[TopicPartition]) -> list[Stream]:
         found = (self._link.streams.get(Partition(*partition)) for partition in partitions)
@@ -85,18 +80,16 @@ class AssignedAnew(ToldListener):
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         buffer = self._link.buffer
-        if self._again is not None and buffer is not None and not buffer.closing:
+        if not self._positions.auto_commit and buffer is not None and not buffer.closing:
             await buffer.hand.until_empty(IN_HAND_SECONDS_MAX)
         await super().on_partitions_revoked(revoked)
 
     def subscribed(self) -> None:
         """Take it that user code begins anew when it subscribes this listener, as with aiokafka."""
-        if self._again is not None:
-            self._again.go(self._link.streams.values())
+        self._again.go(self._link.streams.values())
 
-    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+    def _run(self, assigned: set[TopicPartition]) -> None:
         self._positions.run_again(assigned)
-        await super().on_partitions_assigned(assigned)
 
     def _going(self, revoked: set[TopicPartition]) -> Collection[Stream]:
         return self._link.streams.values()

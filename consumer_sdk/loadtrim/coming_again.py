@@ -25,9 +25,10 @@ log = logging.getLogger("loadtrim")
 
 
 class ComingAgain:
-    """Streams go for user code and come again; only with manual commits, for else what is done is committed anyway.
+    """Streams go for user code and come again. With auto-commit none goes: what is done is committed anyway.
 
-    With offsets in transactions nothing is set back: records of an open one would be in it twice.
+    All that is known of them is in :attr:`.positions.Positions.gone`, so there may be several of this. With offsets in
+    transactions nothing is set back: records of an open one would be in it twice.
 
     Args:
         link: to the agent.
@@ -40,7 +41,8 @@ class ComingAgain:
 
     def go(self, streams: Iterable[Stream]) -> None:
         """Take it that user code may have forgotten what it has not committed of these."""
-        self._positions.gone.update(stream for stream in streams if _has_moved(stream))
+        if not self._positions.auto_commit:
+            self._positions.gone.update(stream for stream in streams if _has_moved(stream))
 
     async def come(self, streams: Collection[Stream]) -> None:
         """Set back those of these that had gone. Until it returns none of their records may be handed out."""

@@ -32,7 +32,6 @@ from .agent_link import AgentLink
 from .arguments import Arguments, check_subscription, compiled
 from .assigned_anew import AssignedAnew, ComesAnew, NobodyListens, ToldListener
 from .cluster_queries import ClusterQueries
-from .coming_again import ComingAgain
 from .last_record import abandon_unless_worked_on, coroutine_function
 from .positions import Positions
 from .put_aside import PutAside
@@ -86,7 +85,7 @@ class ManagedConsumer:
         self.positions = Positions(
             self.link, self.queries, group=arguments.group_id, auto_commit=arguments.enable_auto_commit
         )
-        self._listener: ConsumerRebalanceListener | None = None
+        self._listener: ToldListener | None = None
         """As the agent calls it."""
         check_settings(arguments.kafka, user_loop)
         self._make_services = partial(
@@ -94,8 +93,7 @@ class ManagedConsumer:
         )
         self.services = self._make_services()
         self._watch: AgentWatch | None = None
-        again = None if arguments.enable_auto_commit else ComingAgain(self.link, self.positions)
-        self._put_aside = PutAside(self.link, again)
+        self._put_aside = PutAside(self.link, self.positions)
         self.closed = False
         self._ending = False
         """The iteration is to end: no agent starts any more."""
@@ -344,18 +342,17 @@ class ManagedConsumer:
             self._listener.subscribed()
         self._set_subscription(subscription)
 
-    def _as_called(self, listener: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener | None:
+    def _as_called(self, listener: ConsumerRebalanceListener | None) -> ToldListener | None:
         """Return what the agent calls for a listener of user code; the same one for the same listener."""
         before = self._listener
-        if isinstance(before, ToldListener) and before.listener is listener:
+        if before is not None and before.listener is listener:
             return before
-        if listener is None and isinstance(before, ToldListener) and self.positions.gone:
+        if listener is None and before is not None and self.positions.gone:
             listener = NobodyListens()  # What the one before was told to go may come again.
-        incremental = isinstance(listener, IncrementalRebalanceListener)
-        if listener is None or (incremental and self._put_aside.again is None):
-            return listener
-        called = ComesAnew if incremental else AssignedAnew
-        return called(listener, self.link, self.positions, self._put_aside.again)
+        if listener is None:
+            return None
+        kind = ComesAnew if isinstance(listener, IncrementalRebalanceListener) else AssignedAnew
+        return kind(listener, self.link, self.positions)
 
     def unsubscribe(self) -> None:
         self._set_subscription(Subscription())

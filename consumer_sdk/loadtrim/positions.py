@@ -39,7 +39,8 @@ class Positions:
         self._link = link
         self._cluster = cluster
         self._group = group
-        self._auto_commit = auto_commit
+        self.auto_commit = auto_commit
+        """Read only."""
         self.transactional = False
         """Read only: offsets were sent to a transaction, so that what is committed is a producer's to say."""
         self.gone: WeakSet[Stream] = WeakSet()
@@ -80,7 +81,7 @@ class Positions:
 
         With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
         """
-        under_way = stream.running or stream.in_hand is not None or not self._auto_commit
+        under_way = stream.running or stream.in_hand is not None or not self.auto_commit
         return under_way and stream.placed and stream not in self.gone
 
     def _note(self, wanted: Mapping[Partition, tuple[int, str]]) -> None:

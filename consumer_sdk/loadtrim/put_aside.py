@@ -11,6 +11,7 @@ from loadtrim_agent.kafka.subscription import Subscription
 
 from .agent_link import AgentLink
 from .coming_again import ComingAgain
+from .positions import Positions
 
 __all__ = ["PutAside"]
 
@@ -23,12 +24,13 @@ class PutAside:
 
     Args:
         link: to the agent.
-        again: how they come again; None: with auto-commit they go on where they were.
+        positions: of the assigned partitions.
     """
 
-    def __init__(self, link: AgentLink, again: ComingAgain | None) -> None:
+    def __init__(self, link: AgentLink, positions: Positions) -> None:
         self._link = link
-        self.again = again
+        self._positions = positions
+        self._again = ComingAgain(link, positions)
         self._streams: dict[Partition, Stream] = {}
         self._paused_by_user: set[Stream] = set()
         """Invariant: of those that are put aside."""
@@ -44,20 +46,18 @@ class PutAside:
         self._paused_by_user = self._paused_by_user.intersection(before.values()) | {s for s in new if s.paused}
         for stream in new:
             stream.paused = True
-        if self.again is None:
-            self._streams = ended
-            self._run(back.values())
-            return
-        self.again.go(new)
-        self._streams = ended | back  # until they are set back
-        if back:
-            task = asyncio.ensure_future(self._come(self.again, list(back.values())))
+        self._again.go(new)
+        gone = {p: s for p, s in back.items() if s in self._positions.gone}
+        self._streams = ended | gone  # until they are set back
+        self._run(stream for partition, stream in back.items() if partition not in gone)
+        if gone:
+            task = asyncio.ensure_future(self._come_again(list(gone.values())))
             self._coming.add(task)
             task.add_done_callback(self._coming.discard)
 
-    async def _come(self, again: ComingAgain, streams: list[Stream]) -> None:
+    async def _come_again(self, streams: list[Stream]) -> None:
         async with self._turn:
-            await again.come(streams)
+            await self._again.come(streams)
             subscribed = self._link.subscription.matches({stream.partition.topic for stream in streams})
             here = [s for s in streams if s.partition.topic in subscribed and self._streams.get(s.partition) is s]
             for stream in here:

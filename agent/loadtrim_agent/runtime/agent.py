@@ -300,8 +300,8 @@ class Agent:
         known, told = self.listener.target, self.listener.held | self.partitions.waiting_for_a_seek
         self.listener.target = listener
         assigned = self.snapshot().assigned
-        # What is being opened, and what was told to go and comes back, it hears of then. Of what is being opened too
-        # where the call of the one before is under way.
+        # What is being opened, and what was told to go and comes back, it hears of then. But it hears now of what is
+        # being opened where the one before was told. So it does of what waits for a seek.
         opened = [
             p
             for p, stream in self.buffer.streams.items()

@@ -25,7 +25,6 @@ from prometheus_client import CollectorRegistry
 from loadtrim import Consumer, IncrementalRebalanceListener
 from loadtrim.arguments import Arguments
 from loadtrim.assigned_anew import AssignedAnew, ComesAnew, NobodyListens, ToldListener
-from loadtrim.coming_again import ComingAgain
 from loadtrim.managed import ManagedConsumer
 from loadtrim.positions import Positions
 from loadtrim.settings import Settings
@@ -135,7 +134,8 @@ async def test_what_is_committed_before_more_is_asked_for_is_handed_out_once() -
     assert len(set(done)) == len(done)
 
 
-async def test_what_stays_is_not_paused_any_more_but_for_an_incremental_listener() -> None:
+@pytest.mark.parametrize("auto_commit", [True, False])
+async def test_what_stays_is_not_paused_any_more_but_for_an_incremental_listener(*, auto_commit: bool) -> None:
     """A program that forgets at a rebalance what it has paused never resumed it."""
 
     async def pause(one: Consumer) -> None:
@@ -144,7 +144,7 @@ async def test_what_stays_is_not_paused_any_more_but_for_an_incremental_listener
         one.pause(*one.assignment())
 
     for listener, paused in ((Forgets(), 0), (ForgetsWhatGoes(), 1)):
-        async with rebalanced(listener, pause, enable_auto_commit=True) as (one, _):
+        async with rebalanced(listener, pause, enable_auto_commit=auto_commit) as (one, _):
             assert len(one.paused() & one.assignment()) == paused
 
 
@@ -285,7 +285,7 @@ def anew_of(
         run=run,
     )
     positions = Positions(link, SimpleNamespace(), group="g", auto_commit=False)  # type: ignore[arg-type]
-    return kind(Forgets(), link, positions, ComingAgain(link, positions)), positions
+    return kind(Forgets(), link, positions), positions
 
 
 async def rebalance(anew: ToldListener) -> None:
@@ -347,7 +347,7 @@ async def test_another_listener_takes_over_what_the_one_before_was_told_to_go() 
     commits = Commits(2)
     told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits, ComesAnew)
     await told.on_partitions_revoked({AT})
-    other = AssignedAnew(Forgets(), told._link, positions, told._again)
+    other = AssignedAnew(Forgets(), told._link, positions)
     with pytest.raises(CommitFailedError):
         await positions.commit()
     await other.on_partitions_assigned({AT})
