@@ -117,6 +117,19 @@ def test_workers_of_many_seeds_are_replaced_without_an_end_of_the_work(monkeypat
     assert seeds.play_all("sim", first=1, count=5, jobs=1).runs == 5
 
 
+WORKS_SLOWLY = Options(
+    members=3, members_max=3, partitions=6, fault_seconds=15.0, drift_max=0.0, moves_per_second=2.0, auto_commit=False,
+    listeners=True, slow_record_share=0.1,
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [10, 11])
+def test_a_commit_of_what_was_in_hand_for_longer_than_a_rebalance_waits_is_not_judged(seed: int) -> None:
+    """Found by seed 976373367: it comes again as the listener counts on, whatever user code commits of it then."""
+    assert simulate(seed, WORKS_SLOWLY).repeats
+
+
 QUIET = Options(members=2, members_max=2, partitions=2, fault_seconds=5.0, drift_max=0.0, moves_per_second=0.0)
 
 

@@ -142,6 +142,14 @@ class Journal:
         """User code goes back: what it was handed from there on comes again."""
         data = self.of(partition)
         data.sought = True
+        self._excuse(data, offset)
+
+    def comes_again(self, partition: Partition) -> None:
+        """What was not committed comes again, whatever user code commits of it from now on, as with aiokafka."""
+        data = self.of(partition)
+        self._excuse(data, data.committed)
+
+    def _excuse(self, data: _Partition, offset: int) -> None:
         for at, handed in data.handed.items():
             if at >= offset:
                 handed.excused = True

@@ -294,10 +294,12 @@ behind a pair that is under way, with as long a time for other partitions before
 class _Listener(ConsumerRebalanceListener):
     """A rebalance listener that does what ``action`` does."""
 
-    def __init__(self, action: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(self, member: Member, action: Callable[[], Awaitable[Any]]) -> None:
+        self._member = member
         self._action = action
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
+        self._member.told_that_all_goes()
         await self._action()
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
@@ -308,7 +310,7 @@ def _slow(member: Member) -> ConsumerRebalanceListener:
     async def sleep() -> None:
         await asyncio.sleep(member.rng.uniform(0.0, SLOW_CALL_SECONDS_MAX))
 
-    return _Listener(sleep)
+    return _Listener(member, sleep)
 
 
 def _raises(member: Member) -> ConsumerRebalanceListener:
@@ -316,7 +318,7 @@ def _raises(member: Member) -> ConsumerRebalanceListener:
         if member.rng.random() < 0.5:
             raise RuntimeError("a listener of user code failed")
 
-    return _Listener(fail)
+    return _Listener(member, fail)
 
 
 def _cancels(member: Member) -> ConsumerRebalanceListener:
@@ -326,7 +328,7 @@ def _cancels(member: Member) -> ConsumerRebalanceListener:
             task.cancel()
             await task
 
-    return _Listener(await_cancelled)
+    return _Listener(member, await_cancelled)
 
 
 LISTENERS: dict[str, Callable[[Member], ConsumerRebalanceListener]] = {

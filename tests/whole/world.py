@@ -10,6 +10,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
+from loadtrim.assigned_anew import IN_HAND_SECONDS_MAX
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.group_config import LOADTRIM
@@ -219,6 +220,15 @@ class Member:
     def dropped(self, record: Any) -> None:
         """User code has let go of it; whether it was done is told by the transaction's end."""
         self.in_hand.get(Partition(record.topic, record.partition), {}).pop(record.offset, None)
+
+    def told_that_all_goes(self) -> None:
+        """A plain listener was told so: what is still in hand was waited for, and comes again."""
+        options = self.world.options
+        if not options.auto_commit and not options.transactions:
+            latest = self.world.kernel.now - IN_HAND_SECONDS_MAX / (1 + options.drift_max)
+            for partition, offsets in self.in_hand.items():
+                if min(offsets.values()) <= latest:
+                    self.world.journal.comes_again(partition)
 
     def producer(self) -> AIOKafkaProducer:
         """Return a producer: under an id of its own, or of a process that was killed."""
