@@ -1,4 +1,4 @@
-"""``python -m seeds sim|whole [--seeds N] [--first SEED] [--jobs N] [--json]``: plays many seeds.
+"""``python -m seeds sim|whole [--seeds N] [--first SEED] [--minutes M] [--jobs N] [--json]``: plays many seeds.
 
 ``sim`` is the simulation of the pure machine, ``whole`` that of the whole product. Each seed that violates something is
 named with the command that replays it. Exit codes: 0 nothing was violated, 1 something was, 2 wrong use.
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
-WORKER_BATCHES = 10
+WORKER_BATCHES = {"sim": 10, "whole": 40}
 """Batches after which a worker is replaced: what a killed program leaves behind stays in memory."""
 BATCH_SECONDS = 600.0
 """A batch that takes longer is stuck: its worker prints where, and ends the run."""
@@ -30,8 +30,8 @@ PROGRESS_SECONDS = 10.0
 COLLECT_AFTER = 50_000, 20, 50
 """Allocations of the youngest generation, and collections of the others: with Python's own a quarter of the time goes
 into looking through a world that is still in use."""
-AT_ONCE = {"sim": 50, "whole": 4}
-"""Seeds that a worker takes at a time: a second or so of work."""
+AT_ONCE = {"sim": 50, "whole": 1}
+"""Seeds that a worker takes at a time: a second or so of work. Before it is replaced it waits for the others' last."""
 
 
 @dataclass(slots=True)
@@ -114,11 +114,11 @@ def _batches(kind: str, first: int, count: int) -> Iterator[tuple[int, int]]:
         yield at, min(step, first + count - at)
 
 
-def play_all(kind: str, first: int, count: int, jobs: int) -> Tally:
-    """Play seeds in ``jobs`` processes; progress goes to stderr."""
+def play_all(kind: str, first: int, count: int, jobs: int, *, minutes: float = float("inf")) -> Tally:
+    """Play seeds in ``jobs`` processes, and begin none after ``minutes``; progress goes to stderr."""
     total = Tally()
     told_at = time.monotonic()
-    for tally in _tallies(kind, first, count, jobs):
+    for tally in _tallies(kind, first, count, jobs, told_at + 60 * minutes):
         total.add(tally)
         for seed, error in sorted(tally.failures.items()):
             print(f"seed {seed}: {error}", file=sys.stderr, flush=True)
@@ -128,15 +128,15 @@ def play_all(kind: str, first: int, count: int, jobs: int) -> Tally:
     return total
 
 
-def _tallies(kind: str, first: int, count: int, jobs: int) -> Iterator[Tally]:
-    """Play the batches, with new workers for every ``jobs * WORKER_BATCHES`` of them.
+def _tallies(kind: str, first: int, count: int, jobs: int, until: float) -> Iterator[Tally]:
+    """Play the batches in order, with new workers for every ``jobs * WORKER_BATCHES`` of them.
 
     ``ProcessPoolExecutor(max_tasks_per_child=...)`` would do the same and stands still for ever where its last worker
     retires while tasks are queued (CPython issue 115634).
     """
     spawn = multiprocessing.get_context("spawn")
     batches = _batches(kind, first, count)
-    while some := list(itertools.islice(batches, jobs * WORKER_BATCHES)):
+    while time.monotonic() < until and (some := list(itertools.islice(batches, jobs * WORKER_BATCHES[kind]))):
         with ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
             for done in as_completed([pool.submit(play, kind, at, size) for at, size in some]):
                 yield done.result()
@@ -177,11 +177,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("kind", choices=sorted(AT_ONCE))
     parser.add_argument("--seeds", type=int, default=1_000, metavar="N", help="how many (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="M", help="begin no more after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: cores)")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     options = parser.parse_args(arguments)
     began = time.monotonic()
-    total = play_all(options.kind, options.first, options.seeds, options.jobs)
+    total = play_all(options.kind, options.first, options.seeds, options.jobs, minutes=options.minutes)
     if options.json:
         rows = {"first": options.first, "runs": total.runs, "violated": total.failures, "counts": dict(total.counts)}
         print(json.dumps(rows, sort_keys=True))

@@ -112,9 +112,10 @@ def test_members_of_a_large_group_tell_their_load_less_often_and_nobody_is_taken
 @pytest.mark.slow
 def test_workers_of_many_seeds_are_replaced_without_an_end_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool that retired its last worker with tasks in its queue stood still for ever."""
-    monkeypatch.setattr(seeds, "WORKER_BATCHES", 2)
+    monkeypatch.setitem(seeds.WORKER_BATCHES, "sim", 2)
     monkeypatch.setitem(seeds.AT_ONCE, "sim", 1)
     assert seeds.play_all("sim", first=1, count=5, jobs=1).runs == 5
+    assert seeds.play_all("sim", first=1, count=5, jobs=1, minutes=0.0).runs == 0
 
 
 WORKS_SLOWLY = Options(
