@@ -3,13 +3,14 @@
 Kafka's clients make every assignment anew: without auto-commit it goes on at its last commit. Programs count on that.
 One that forgets in ``on_partitions_revoked`` what it has not committed is handed it again. Here a partition may stay
 after that call: all the others do with a listener that was written for aiokafka, and one whose handoff is given up. So
-no commit without offsets has it from then on, and before ``on_partitions_assigned`` it is set back. For a plain
-listener what stays is not paused any more either, as in aiokafka: a program may forget what it has paused.
+no commit without offsets has it from then on, and before ``on_partitions_assigned`` it is set back. Nor is it paused
+any more, as in aiokafka: a program may forget what it has paused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from weakref import WeakSet
 
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.structs import TopicPartition
@@ -43,24 +44,30 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._link = link
         self._positions = positions
         self._again = ComingAgain(link, positions)
+        self._told_to_go: WeakSet[Stream] = WeakSet()
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self._positions.told_of_loss = bool(revoked) and not self._streams_of(revoked)
         try:
             await call_listener(self.listener.on_partitions_revoked, revoked)
         finally:
-            self._again.go(self._going(revoked))
+            self._positions.told_of_loss = False
+            self._go(self._going(revoked))
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        await self._again.come(self._streams_of(assigned))
-        self._run(assigned)
+        come = self._streams_of(assigned)
+        await self._again.come(come)
+        self._positions.run_again(self._told_to_go.intersection(come))
+        self._told_to_go.difference_update(come)
         await call_listener(self.listener.on_partitions_assigned, assigned)
+
+    def _go(self, streams: Collection[Stream]) -> None:
+        self._again.go(streams)
+        self._told_to_go.update(streams)
 
     def _going(self, revoked: set[TopicPartition]) -> Collection[Stream]:
         """Return what user code takes to go after the call."""
         return self._streams_of(revoked)
-
-    def _run(self, assigned: set[TopicPartition]) -> None:
-        """Let run what is assigned, where user code may have paused it before."""
 
     def _streams_of(self, partitions: Iterable[TopicPartition]) -> list[Stream]:
         found = (self._link.streams.get(Partition(*partition)) for partition in partitions)
@@ -86,10 +93,7 @@ class AssignedAnew(ToldListener):
 
     def subscribed(self) -> None:
         """Take it that user code begins anew when it subscribes this listener, as with aiokafka."""
-        self._again.go(self._link.streams.values())
-
-    def _run(self, assigned: set[TopicPartition]) -> None:
-        self._positions.run_again(assigned)
+        self._go(self._link.streams.values())
 
     def _going(self, revoked: set[TopicPartition]) -> Collection[Stream]:
         return self._link.streams.values()

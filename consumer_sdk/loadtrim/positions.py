@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -45,26 +45,17 @@ class Positions:
         """Read only: offsets were sent to a transaction, so that what is committed is a producer's to say."""
         self.gone: WeakSet[Stream] = WeakSet()
         """Gone for user code, which may have forgotten what it has not committed of them. Empty with auto-commit."""
+        self.told_of_loss = False
+        """The listener is being told that partitions go which are not held any more."""
         self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """The offset behind what was handed out of a stream before it was set back."""
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         if offsets is None:
             self._link.must_subscribe()
-            if not self._link.streams and self._link.buffer is not None and self._link.buffer.expired:
-                raise CommitFailedError(
-                    "The commit was not made: this member has left its group, for it asked for no record within "
-                    "max_poll_interval_ms. What was not committed is handed out again, to another member or to this "
-                    "one when it asks for records. Ask more often, for fewer records (max_poll_records), or raise "
-                    "max_poll_interval_ms."
-                )
             wanted = {p: (s.handed_out, "") for p, s in self._link.streams.items() if self._is_committed(s)}
-            if not wanted and self.gone.intersection(self._link.streams.values()) and not self._is_closing():
-                raise CommitFailedError(
-                    "The commit was not made: all partitions have gone, by a subscription or by what the rebalance "
-                    "listener was told, and none has come again yet. What was not committed is handed out again. "
-                    "Commit before that, in on_partitions_revoked say."
-                )
+            if not wanted:
+                self._raise_why_nothing()
         else:
             checked = commit_structure_validate(offsets)
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
@@ -73,8 +64,34 @@ class Positions:
         if self._link.agent is not None:
             await self._link.run(self._link.agent.commits.commit(wanted, named=offsets is not None))
 
-    def _is_closing(self) -> bool:
-        return self._link.buffer is not None and self._link.buffer.closing
+    def _raise_why_nothing(self) -> None:
+        """Raise where a commit of everything has nothing, though user code may have done something of it.
+
+        Raises:
+            CommitFailedError: what user code had is lost, or has gone for it.
+        """
+        buffer, streams = self._link.buffer, self._link.streams
+        if buffer is None or buffer.closing:
+            return
+        if not streams and buffer.expired:
+            raise CommitFailedError(
+                "The commit was not made: this member has left its group, for it asked for no record within "
+                "max_poll_interval_ms. What was not committed is handed out again, to another member or to this "
+                "one when it asks for records. Ask more often, for fewer records (max_poll_records), or raise "
+                "max_poll_interval_ms."
+            )
+        if self.told_of_loss:
+            raise CommitFailedError(
+                "The commit was not made: the partitions that on_partitions_revoked names are lost, not given away. "
+                "This member was out of its group: the log says why (max_poll_interval_ms or session_timeout_ms have "
+                "passed, say). What was not committed is handed out again, so undo it where it must not count twice."
+            )
+        if self.gone.intersection(streams.values()):
+            raise CommitFailedError(
+                "The commit was not made: all partitions have gone, by a subscription or by what the rebalance "
+                "listener was told, and none has come again yet. What was not committed is handed out again. "
+                "Commit before that, in on_partitions_revoked say."
+            )
 
     def _is_committed(self, stream: Stream) -> bool:
         """Return whether a commit without offsets has a stream.
@@ -167,9 +184,9 @@ class Positions:
     def resume(self, *partitions: TopicPartition) -> None:
         self._set_paused(partitions, paused=False)
 
-    def run_again(self, partitions: Collection[TopicPartition]) -> None:
+    def run_again(self, streams: Iterable[Stream]) -> None:
         """Resume what is paused of these."""
-        for partition in self.paused().intersection(partitions):
+        for partition in self.paused().intersection(TopicPartition(*stream.partition) for stream in streams):
             with contextlib.suppress(IllegalStateError):  # It goes just now.
                 self.resume(partition)
 

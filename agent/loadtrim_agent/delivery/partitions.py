@@ -197,13 +197,8 @@ class Partitions:
 
     def resume(self, command: c.ResumeCommand) -> None:
         stream = self.stream(command.partition, command.acquisition_id)
-        if stream is None:
-            return
-        if stream.revoked and stream.paused:
-            # The listener hears that it comes anew, and what is assigned runs, as in aiokafka.
-            stream.paused = False
-            self.paused(stream, False)
-        self._stops.resume(stream)
+        if stream is not None:
+            self._stops.resume(stream)
 
     def drop(self, command: c.DropCommand) -> None:
         stream = self.stream(command.partition, command.acquisition_id)

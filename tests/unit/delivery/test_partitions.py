@@ -305,6 +305,22 @@ async def test_a_stopped_partition_is_drained_when_the_listener_has_returned_and
     assert drained(house) == [1]
 
 
+async def test_what_user_code_has_paused_stays_so_where_a_stop_ends_before_the_listener_was_told() -> None:
+    """The agent resumed it, and the listener never heard that it had gone: both calls together tell nothing."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.buffer.streams[FIRST]
+    house.buffer.take_one()
+    stream.paused = True
+    house.partitions.stop(c.StopCommand(partition=FIRST, acquisition_id=1))
+    house.partitions.drained(stream)
+    await asyncio.sleep(0)
+    assert not house.calls.revoked, "it is about to be told"
+    house.partitions.resume(c.ResumeCommand(partition=FIRST, acquisition_id=1))
+    await asyncio.gather(*house.tasks)
+    assert (stream.running, stream.paused) == (True, True)
+
+
 async def test_a_thread_that_is_about_to_take_a_record_of_a_lost_partition_gets_none() -> None:
     """The buffer was looked at before the loss: only the stream itself can still say that it is over."""
     house = House()

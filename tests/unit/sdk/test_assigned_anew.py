@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -265,7 +266,7 @@ def anew_of(
     stream.position = stream.done = 5
     buffer = handout_of(ONE)
     acknowledged = {} if commits.acknowledged is None else {ONE: SimpleNamespace(committed=commits.acknowledged)}
-    partitions = SimpleNamespace(seek=lambda *at: None)
+    partitions = SimpleNamespace(seek=lambda *at: None, paused=lambda *at: None)
     snapshot = SimpleNamespace(assigned=acknowledged)
     agent = SimpleNamespace(commits=commits, buffer=buffer, partitions=partitions, snapshot=lambda: snapshot)
 
@@ -341,6 +342,60 @@ async def test_an_incremental_listener_that_comes_later_is_told_and_nothing_is_h
     told, _ = anew_of(stream, Commits(2), ComesAnew)
     await told.on_partitions_assigned({AT})
     assert stream.position == 5
+
+
+class CommitsWhatGoes(ForgetsWhatGoes):
+    """User code that commits in ``on_partitions_revoked`` what it has done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.consumer: Consumer
+        self.told: list[Exception | None] = []
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.told.append(None)
+        try:
+            await self.consumer.commit()
+        except CommitFailedError as error:
+            self.told[-1] = error
+
+
+async def test_a_commit_in_the_call_that_tells_of_a_loss_fails() -> None:
+    """It returned as if all were well: the member had been put out for want of calls, and had asked to come back."""
+    listener = CommitsWhatGoes()
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, b"1", b"2")
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+        async with consumer_of(broker, max_poll_interval_ms=500, **options) as one:
+            listener.consumer = one
+            one.subscribe([TOPIC], listener=listener)
+            assert (await one.getone()).offset == 0
+            while not listener.held:
+                await one.getmany(timeout_ms=20)
+            while one._client.link.streams:
+                time.sleep(0.01)  # noqa: ASYNC251 - it keeps its loop busy
+            assert (await one.getone()).offset == 0, "nothing was committed"
+            assert ["lost, not given away" in str(error) for error in listener.told] == [True]
+
+
+@pytest.mark.parametrize("kind", [AssignedAnew, ComesAnew])
+async def test_what_was_told_to_go_and_comes_back_is_not_paused_any_more(kind: type[ToldListener]) -> None:
+    """A program forgets what it has paused of it, and never resumed it. Not paused is only what is subscribed."""
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    told, _ = anew_of(stream, Commits(2, 2), kind)
+    for subscribed in ({ONE.topic}, set[str]()):
+        told._link.subscription = SimpleNamespace(matches=subscribed.intersection)  # type: ignore[misc, assignment]
+        stream.paused = True
+        await rebalance(told)
+        assert stream.paused == (not subscribed)
+
+
+async def test_an_incremental_listener_that_comes_later_finds_paused_what_user_code_has_paused() -> None:
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    told, positions = anew_of(stream, Commits(2), ComesAnew)
+    positions.pause(AT)
+    await told.on_partitions_assigned({AT})
+    assert positions.paused() == {AT}
 
 
 async def test_another_listener_takes_over_what_the_one_before_was_told_to_go() -> None:
