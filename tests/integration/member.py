@@ -61,12 +61,16 @@ class Member:
         )
 
     async def run(self) -> None:
-        async with self.consumer:
-            try:
-                await (self._batches() if self.fault.kind.startswith("many") else self._records())
-            finally:
-                # Outside the loop nothing is in hand any more, done or given up; stopping takes its time.
-                self.journal.close()
+        try:
+            await self.consumer.start()
+        except ConsumerStoppedError:
+            return  # It was told to end meanwhile.
+        try:
+            await (self._batches() if self.fault.kind.startswith("many") else self._records())
+        finally:
+            # Outside the loop nothing is in hand any more, done or given up; stopping takes its time.
+            self.journal.close()
+            await self.consumer.stop()
 
     async def _records(self) -> None:
         async for message in self.consumer:
