@@ -70,7 +70,7 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         return self._streams_of(revoked)
 
     def _streams_of(self, partitions: Iterable[TopicPartition]) -> list[Stream]:
-        found = (self._link.streams.get(Partition(*partition)) for partition in partitions)
+        found = (self._link.streams.get(Partition(*partition)) for partition in sorted(partitions))
         return [stream for stream in found if stream is not None]
 
 

@@ -186,7 +186,7 @@ class Positions:
 
     def run_again(self, streams: Iterable[Stream]) -> None:
         """Resume what is paused of these."""
-        for partition in self.paused().intersection(TopicPartition(*stream.partition) for stream in streams):
+        for partition in sorted(self.paused().intersection(TopicPartition(*stream.partition) for stream in streams)):
             with contextlib.suppress(IllegalStateError):  # It goes just now.
                 self.resume(partition)
 
