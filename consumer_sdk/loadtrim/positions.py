@@ -83,8 +83,9 @@ class Positions:
         if self.told_of_loss:
             raise CommitFailedError(
                 "The commit was not made: the partitions that on_partitions_revoked names are lost, not given away. "
-                "This member was out of its group: the log says why (max_poll_interval_ms or session_timeout_ms have "
-                "passed, say). What was not committed is handed out again, so undo it where it must not count twice."
+                "This member was out of its group (max_poll_interval_ms or session_timeout_ms have passed, say), or "
+                "their topic is gone; the log says which. What was not committed is handed out again, by whoever has "
+                "them now."
             )
         if self.gone.intersection(streams.values()):
             raise CommitFailedError(

@@ -38,6 +38,8 @@ NAMES, *GROUPS = [0, 1], [2, 3, 4, 5], [6, 7], [8, 9, 10, 11, 12]
 """Columns: of words, and of figures that belong together."""
 GAP = "  "
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+NOTHING = "-"
+"""Where no record came."""
 LEGEND = (
     ("in time", "share of all records that were done within W of their arrival"),
     ("replica-min", "paid for, from the request until a replica goes or the load ends"),
@@ -64,7 +66,7 @@ def rows_of(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
             (
                 each.policy,
                 each.packer,
-                f"{each.share_in_time * 100:.2f} %{spread}",
+                f"{each.share_in_time * 100:.2f} %{spread}" if each.records else NOTHING,
                 f"{each.replica_minutes:.2f}",
                 f"{each.replicas_mean:.2f}",
                 str(each.replicas_max),
@@ -77,6 +79,8 @@ def rows_of(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
 
 
 def _latency(summary: Summary, name: str) -> str:
+    if not summary.records:
+        return NOTHING
     bound = "> " if name in summary.lower_bounds else ""
     return bound + seconds_words(getattr(summary, name))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from loadtrim.simulate import Options, Outcome, PlanConfig, Summary, parse_generator, simulate, summary_of
@@ -64,6 +66,14 @@ def test_the_best_is_bold(summaries: list[Summary]) -> None:
     assert any(f"{best:.2f}\x1b[0m" in line for line in bold)
     assert "\x1b" not in "".join(table_lines(summaries[:1], bold=True)), "of one policy nothing is the best"
     assert [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in bold] == table_lines(summaries)
+
+
+def test_of_records_that_never_came_no_latency_is_told(summaries: list[Summary]) -> None:
+    """A load of a record in five minutes may have none: half of them were said to be done within 0 ms."""
+    none = replace(summaries[0], records=0.0, latency_p50=0.0, latency_max=0.0)
+    head, row = (line.split() for line in table_lines([none]))
+    assert row[-5:] == ["-"] * 5
+    assert row[head.index("in")] == "-"
 
 
 def test_every_column_is_explained(summaries: list[Summary]) -> None:
