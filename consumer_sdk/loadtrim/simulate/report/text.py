@@ -39,7 +39,7 @@ NAMES, *GROUPS = [0, 1], [2, 3, 4, 5], [6, 7], [8, 9, 10, 11, 12]
 GAP = "  "
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 NOTHING = "-"
-"""Where no record came."""
+"""The cell of a figure that no record made."""
 LEGEND = (
     ("in time", "share of all records that were done within W of their arrival"),
     ("replica-min", "paid for, from the request until a replica goes or the load ends"),
