@@ -115,7 +115,7 @@ def _batches(kind: str, first: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def play_all(kind: str, first: int, count: int, jobs: int, *, minutes: float = float("inf")) -> Tally:
-    """Play seeds in ``jobs`` processes, and begin none after ``minutes``; progress goes to stderr."""
+    """Play seeds in ``jobs`` processes, and begin no round of them after ``minutes``; progress goes to stderr."""
     total = Tally()
     told_at = time.monotonic()
     for tally in _tallies(kind, first, count, jobs, told_at + 60 * minutes):
@@ -177,7 +177,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("kind", choices=sorted(AT_ONCE))
     parser.add_argument("--seeds", type=int, default=1_000, metavar="N", help="how many (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="M", help="begin no more after so long")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=float("inf"),
+        metavar="M",
+        help="begin no more rounds (of some hundred) after so long",
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: cores)")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     options = parser.parse_args(arguments)

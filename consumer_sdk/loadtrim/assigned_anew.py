@@ -10,7 +10,6 @@ any more, as in aiokafka: a program may forget what it has paused.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from weakref import WeakSet
 
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.structs import TopicPartition
@@ -44,26 +43,36 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._link = link
         self._positions = positions
         self._again = ComingAgain(link, positions)
-        self._told_to_go: WeakSet[Stream] = WeakSet()
+        self._told: dict[Partition, int] = {}
+        """Of what the listener was told to come, the acquisition."""
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        self._positions.told_of_loss = bool(revoked) and not self._streams_of(revoked)
+        self._positions.lost = self._lost(revoked)
         try:
             await call_listener(self.listener.on_partitions_revoked, revoked)
         finally:
-            self._positions.told_of_loss = False
+            self._positions.lost = frozenset()
+            for partition in revoked:
+                self._told.pop(Partition(*partition), None)
             self._go(self._going(revoked))
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        come = self._streams_of(assigned)
+        come, told_to_go = self._streams_of(assigned), self._positions.told_to_go
         await self._again.come(come)
-        self._positions.run_again(self._told_to_go.intersection(come))
-        self._told_to_go.difference_update(come)
+        self._positions.run_again(told_to_go.intersection(come))
+        told_to_go.difference_update(come)
+        self._told.update({stream.partition: stream.acquisition_id for stream in come})
         await call_listener(self.listener.on_partitions_assigned, assigned)
+
+    def _lost(self, revoked: set[TopicPartition]) -> frozenset[Partition]:
+        """Return what is not held any more of these, or was acquired again since the listener was told to have it."""
+        held = {stream.partition: stream.acquisition_id for stream in self._streams_of(revoked)}
+        asked = (Partition(*partition) for partition in revoked)
+        return frozenset(p for p in asked if p not in held or self._told.get(p, held[p]) != held[p])
 
     def _go(self, streams: Collection[Stream]) -> None:
         self._again.go(streams)
-        self._told_to_go.update(streams)
+        self._positions.told_to_go.update(streams)
 
     def _going(self, revoked: set[TopicPartition]) -> Collection[Stream]:
         """Return what user code takes to go after the call."""

@@ -46,10 +46,11 @@ class ComingAgain:
 
     async def come(self, streams: Collection[Stream]) -> None:
         """Set back those of these that had gone. Until it returns none of their records may be handed out."""
+        gone = [stream for stream in streams if stream in self._positions.gone]
         try:
-            await self._set_back([stream for stream in streams if stream in self._positions.gone])
+            await self._set_back(list(gone))
         finally:
-            self._positions.gone.difference_update(streams)
+            self._positions.gone.difference_update(gone)
 
     async def _set_back(self, left: list[Stream]) -> None:
         """Hand out these from their last commits on, as far as they are held.

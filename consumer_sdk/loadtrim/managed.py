@@ -347,7 +347,7 @@ class ManagedConsumer:
         before = self._listener
         if before is not None and before.listener is listener:
             return before
-        if listener is None and before is not None and self.positions.gone:
+        if listener is None and before is not None and self.positions.told_to_go:
             listener = NobodyListens()  # What the one before was told to go may come again.
         if listener is None:
             return None

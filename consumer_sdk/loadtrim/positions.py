@@ -24,6 +24,12 @@ from .transactions import FencedGroup, send_offsets
 
 __all__ = ["Positions"]
 
+LOST = (
+    "The commit was not made: partitions that on_partitions_revoked names are lost, not given away. This member was "
+    "out of its group (max_poll_interval_ms or session_timeout_ms have passed, say), or their topic is gone; the log "
+    "says which. What was not committed is handed out again, by whoever has them now."
+)
+
 
 class Positions:
     """The methods of :class:`loadtrim.Consumer` with the same names.
@@ -45,8 +51,12 @@ class Positions:
         """Read only: offsets were sent to a transaction, so that what is committed is a producer's to say."""
         self.gone: WeakSet[Stream] = WeakSet()
         """Gone for user code, which may have forgotten what it has not committed of them. Empty with auto-commit."""
-        self.told_of_loss = False
-        """The listener is being told that partitions go which are not held any more."""
+        self.told_to_go: WeakSet[Stream] = WeakSet()
+        """A listener was told that they go, and none yet that they come again."""
+        self.lost: frozenset[Partition] = frozenset()
+        """The listener is being told that they go, and what it was told to come is not held any more."""
+        self.aside: WeakKeyDictionary[Stream, bool] = WeakKeyDictionary()
+        """Not subscribed any more, or about to be handed out again -> whether user code has paused it."""
         self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """The offset behind what was handed out of a stream before it was set back."""
 
@@ -60,6 +70,8 @@ class Positions:
             checked = commit_structure_validate(offsets)
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
             self._link.must_own(wanted)
+            if self.lost.intersection(wanted):
+                raise CommitFailedError(LOST)
         self._note(wanted)
         if self._link.agent is not None:
             await self._link.run(self._link.agent.commits.commit(wanted, named=offsets is not None))
@@ -71,7 +83,7 @@ class Positions:
             CommitFailedError: what user code had is lost, or has gone for it.
         """
         buffer, streams = self._link.buffer, self._link.streams
-        if buffer is None or buffer.closing:
+        if buffer is None:
             return
         if not streams and buffer.expired:
             raise CommitFailedError(
@@ -80,18 +92,13 @@ class Positions:
                 "one when it asks for records. Ask more often, for fewer records (max_poll_records), or raise "
                 "max_poll_interval_ms."
             )
-        if self.told_of_loss:
-            raise CommitFailedError(
-                "The commit was not made: the partitions that on_partitions_revoked names are lost, not given away. "
-                "This member was out of its group (max_poll_interval_ms or session_timeout_ms have passed, say), or "
-                "their topic is gone; the log says which. What was not committed is handed out again, by whoever has "
-                "them now."
-            )
-        if self.gone.intersection(streams.values()):
+        if self.lost:
+            raise CommitFailedError(LOST)
+        if self.gone.intersection(streams.values()) and not buffer.closing:
             raise CommitFailedError(
                 "The commit was not made: all partitions have gone, by a subscription or by what the rebalance "
                 "listener was told, and none has come again yet. What was not committed is handed out again. "
-                "Commit before that, in on_partitions_revoked say."
+                "Commit before you subscribe anew, and in on_partitions_revoked."
             )
 
     def _is_committed(self, stream: Stream) -> bool:
@@ -100,7 +107,7 @@ class Positions:
         With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
         """
         under_way = stream.running or stream.in_hand is not None or not self.auto_commit
-        return under_way and stream.placed and stream not in self.gone
+        return under_way and stream.placed and stream not in self.gone and stream.partition not in self.lost
 
     def _note(self, wanted: Mapping[Partition, tuple[int, str]]) -> None:
         """Note what user code says to be done. Offsets in a transaction say it when that ends, which is not seen."""
@@ -187,20 +194,21 @@ class Positions:
 
     def run_again(self, streams: Iterable[Stream]) -> None:
         """Resume what is paused of these."""
+        streams = list(streams)
+        self.aside.update({stream: False for stream in streams if stream in self.aside})
         for partition in sorted(self.paused().intersection(TopicPartition(*stream.partition) for stream in streams)):
             with contextlib.suppress(IllegalStateError):  # It goes just now.
                 self.resume(partition)
 
     def paused(self) -> set[TopicPartition]:
-        # What is not subscribed any more is kept from user code as if it were paused, until the agent gives it up.
         held = self._link.held
-        paused = [
-            partition
-            for partition, stream in self._link.streams.items()
-            if stream.paused and partition in held and stream not in self.gone
-        ]
+        paused = [p for p, stream in self._link.streams.items() if p in held and self._is_paused(stream)]
         subscribed = self._link.subscription.matches({partition.topic for partition in paused})
         return {TopicPartition(*partition) for partition in paused if partition.topic in subscribed}
+
+    def _is_paused(self, stream: Stream) -> bool:
+        """Return whether user code has paused a stream: what is put aside is kept from it as if it were paused."""
+        return self.aside.get(stream, stream.paused and stream not in self.gone)
 
     def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
         if not all(isinstance(p, TopicPartition) for p in partitions):
@@ -209,7 +217,10 @@ class Positions:
         for partition in partitions:
             stream = self._link.stream(Partition(*partition))
             if partition.topic in subscribed:  # else it is put aside, until the agent gives it up
-                stream.paused = paused
+                if stream in self.aside:
+                    self.aside[stream] = paused
+                else:
+                    stream.paused = paused
                 self._link.post(self._link.need_agent().partitions.paused, stream, paused)
         self._link.need_agent().buffer.wake()
 

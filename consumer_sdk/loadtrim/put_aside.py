@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.subscription import Subscription
 
@@ -31,27 +30,23 @@ class PutAside:
         self._link = link
         self._positions = positions
         self._again = ComingAgain(link, positions)
-        self._streams: dict[Partition, Stream] = {}
-        self._paused_by_user: set[Stream] = set()
-        """Invariant: of those that are put aside."""
         self._turn = asyncio.Lock()
         self._coming: set[asyncio.Task[None]] = set()
 
     def subscribed(self, subscription: Subscription) -> None:
         """Hand out no record of what is not subscribed any more, before the agent has read the subscription."""
-        streams, before = self._link.streams, self._streams
-        ended = {p: s for p, s in streams.items() if p.topic not in subscription.matches([p.topic])}
-        back = {p: s for p, s in before.items() if p not in ended and streams.get(p) is s}
-        new = [stream for partition, stream in ended.items() if before.get(partition) is not stream]
-        self._paused_by_user = self._paused_by_user.intersection(before.values()) | {s for s in new if s.paused}
+        aside, streams = self._positions.aside, list(self._link.streams.values())
+        matched = subscription.matches({stream.partition.topic for stream in streams})
+        new = [stream for stream in streams if stream.partition.topic not in matched and stream not in aside]
         for stream in new:
+            aside[stream] = stream.paused
             stream.paused = True
         self._again.go(new)
-        gone = {p: s for p, s in back.items() if s in self._positions.gone}
-        self._streams = ended | gone  # until they are set back
-        self._run(stream for partition, stream in back.items() if partition not in gone)
+        back = [stream for stream in streams if stream.partition.topic in matched and stream in aside]
+        gone = [stream for stream in back if stream in self._positions.gone]
+        self._run(stream for stream in back if stream not in self._positions.gone)
         if gone:
-            task = asyncio.ensure_future(self._come_again(list(gone.values())))
+            task = asyncio.ensure_future(self._come_again(gone))
             self._coming.add(task)
             task.add_done_callback(self._coming.discard)
 
@@ -59,14 +54,11 @@ class PutAside:
         async with self._turn:
             await self._again.come(streams)
             subscribed = self._link.subscription.matches({stream.partition.topic for stream in streams})
-            here = [s for s in streams if s.partition.topic in subscribed and self._streams.get(s.partition) is s]
-            for stream in here:
-                del self._streams[stream.partition]
-            self._run(here)
+            self._run(stream for stream in streams if stream.partition.topic in subscribed)
 
     def _run(self, streams: Iterable[Stream]) -> None:
         for stream in streams:
-            stream.paused = stream in self._paused_by_user
-            self._paused_by_user.discard(stream)
+            if stream in self._positions.aside:
+                stream.paused = self._positions.aside.pop(stream)
         if self._link.buffer is not None:
             self._link.buffer.wake()

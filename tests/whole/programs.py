@@ -297,12 +297,16 @@ class _Listener(ConsumerRebalanceListener):
     def __init__(self, member: Member, action: Callable[[], Awaitable[Any]]) -> None:
         self._member = member
         self._action = action
+        self._slow: frozenset[Partition] = frozenset()
+        """A rebalance did not wait for what was in hand of these."""
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        self._member.told_that_all_goes()
+        self._slow = self._member.works_too_long()
         await self._action()
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
+        for partition in sorted(self._slow.intersection(assigned)):
+            self._member.world.journal.comes_again(partition)
         await self._action()
 
 

@@ -221,14 +221,13 @@ class Member:
         """User code has let go of it; whether it was done is told by the transaction's end."""
         self.in_hand.get(Partition(record.topic, record.partition), {}).pop(record.offset, None)
 
-    def told_that_all_goes(self) -> None:
-        """A plain listener was told so: what is still in hand was waited for, and comes again."""
+    def works_too_long(self) -> frozenset[Partition]:
+        """Return of which partitions it has had something in hand for as long as a rebalance waits, if it waits."""
         options = self.world.options
-        if not options.auto_commit and not options.transactions:
-            latest = self.world.kernel.now - IN_HAND_SECONDS_MAX / (1 + options.drift_max)
-            for partition, offsets in self.in_hand.items():
-                if min(offsets.values()) <= latest:
-                    self.world.journal.comes_again(partition)
+        if options.auto_commit or options.transactions:
+            return frozenset()
+        latest = self.world.kernel.now - IN_HAND_SECONDS_MAX / (1 + options.drift_max)
+        return frozenset(partition for partition, taken in self.in_hand.items() if min(taken.values()) <= latest)
 
     def producer(self) -> AIOKafkaProducer:
         """Return a producer: under an id of its own, or of a process that was killed."""

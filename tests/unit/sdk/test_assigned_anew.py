@@ -28,6 +28,7 @@ from loadtrim.arguments import Arguments
 from loadtrim.assigned_anew import AssignedAnew, ComesAnew, NobodyListens, ToldListener
 from loadtrim.managed import ManagedConsumer
 from loadtrim.positions import Positions
+from loadtrim.put_aside import PutAside
 from loadtrim.settings import Settings
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.hand import Hand
@@ -157,7 +158,9 @@ async def test_what_is_subscribed_anew_comes_again_at_its_last_commit(listener: 
         await broker.send(TOPIC, 0, *(b"%d" % number for number in range(RECORDS)))
         async with consumer_of(broker, auto_offset_reset="earliest", enable_auto_commit=False) as one:
             one.subscribe([TOPIC], listener=listener)
-            gathered = [await one.getone() for _ in range(RECORDS)]
+            gathered = set[int]()
+            while len(gathered) < RECORDS or (listener is not None and not listener.held):
+                gathered |= {r.offset for rows in (await one.getmany(timeout_ms=20)).values() for r in rows}
             one.unsubscribe()
             with pytest.raises(IllegalStateError, match="Not subscribed"):
                 await one.commit()
@@ -165,7 +168,7 @@ async def test_what_is_subscribed_anew_comes_again_at_its_last_commit(listener: 
             with pytest.raises(CommitFailedError):
                 await one.commit()
             again = [await one.getone() for _ in range(RECORDS)]
-            assert [r.offset for r in again] == [r.offset for r in gathered]
+            assert [r.offset for r in again] == list(range(RECORDS))
             await one.commit()
             assert broker.committed(GROUP, TOPIC, 0) == RECORDS
 
@@ -214,10 +217,14 @@ async def test_a_listener_that_comes_late_hears_of_what_waits_for_a_seek() -> No
             assert record.offset == 3
 
 
-def test_a_listener_that_is_taken_away_is_stood_for_while_something_may_come_again() -> None:
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_a_listener_that_is_taken_away_is_stood_for_while_something_may_come_again(*, auto_commit: bool) -> None:
+    """What it had paused and forgotten stayed paused, and a later listener was never told of it."""
     client = ManagedConsumer(
         Arguments.read(
-            (TOPIC,), {"group_id": GROUP, "enable_auto_commit": False, "bootstrap_servers": "127.0.0.1:1"}, enabled=True
+            (TOPIC,),
+            {"group_id": GROUP, "enable_auto_commit": auto_commit, "bootstrap_servers": "127.0.0.1:1"},
+            enabled=True,
         ),
         Settings(http="off"),
         (TOPIC,),
@@ -225,11 +232,11 @@ def test_a_listener_that_is_taken_away_is_stood_for_while_something_may_come_aga
         registry=CollectorRegistry(),
     )
     client.subscribe([TOPIC], listener=ForgetsWhatGoes())
-    client.positions.gone.add(stream := Stream(ONE, 1, 0, by_hand=True))
+    client.positions.told_to_go.add(stream := Stream(ONE, 1, 0, by_hand=True))
     client.subscribe([TOPIC])
     assert isinstance(client._listener, ComesAnew)
     assert isinstance(client._listener.listener, NobodyListens)
-    client.positions.gone.discard(stream)
+    client.positions.told_to_go.discard(stream)
     client.subscribe([TOPIC])
     assert client._listener is None
 
@@ -505,6 +512,102 @@ async def test_what_is_not_subscribed_any_more_is_not_paused_by_user_code_nor_re
     assert positions.paused() == set()
     positions.resume(AT)
     assert stream.paused
+
+
+async def test_a_member_that_was_put_out_and_stops_is_told_that_its_commit_was_not_made() -> None:
+    """A batch took longer than ``max_poll_interval_ms``, and SIGTERM came: its commit returned as if all were well."""
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits := Commits())
+    told._link.streams.clear()
+    assert told._link.buffer is not None
+    told._link.buffer.expired = told._link.buffer.closing = True
+    with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
+        await positions.commit()
+    assert commits.made == []
+
+
+class CommitsByName(Forgets):
+    def __init__(self, positions: Positions) -> None:
+        super().__init__()
+        self.told: list[str] = []
+        self._positions = positions
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        for offsets in (None, {AT: 5}):
+            try:
+                await self._positions.commit(offsets)
+            except CommitFailedError as error:
+                self.told.append(str(error)[-40:])
+
+
+@pytest.mark.parametrize("kind", [AssignedAnew, ComesAnew])
+async def test_what_was_lost_and_acquired_again_before_the_call_is_lost(kind: type[ToldListener]) -> None:
+    """The commit was of the new acquisition: it returned as if what had been done of the old one were committed."""
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits := Commits(2), kind)
+    told.listener = listener = CommitsByName(positions)
+    await told.on_partitions_assigned({AT})
+    told._link.streams[ONE] = again = Stream(ONE, 2, 0, by_hand=True)
+    await told.on_partitions_revoked({AT})
+    assert (len(listener.told), commits.made) == (2, [])
+    await told.on_partitions_assigned({AT})
+    again.position = again.done = 3
+    await told.on_partitions_revoked({AT})
+    assert (len(listener.told), commits.made) == (2, [3, 5])
+
+
+async def test_what_the_listener_before_was_told_to_go_is_not_paused_any_more_either() -> None:
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    told, positions = anew_of(stream, Commits(2), ComesAnew)
+    positions.pause(AT)
+    await told.on_partitions_revoked({AT})
+    await ComesAnew(NobodyListens(), told._link, positions).on_partitions_assigned({AT})
+    assert not stream.paused
+
+
+async def test_what_goes_while_another_comes_again_is_not_taken_for_set_back() -> None:
+    stream, other = Stream(ONE, 1, 0, by_hand=True), Stream(Partition(TOPIC, 1), 1, 0, by_hand=True)
+    other.done = other.position = 5
+    told, positions = anew_of(stream, Commits(2, meanwhile=lambda: positions.gone.add(other)))
+    told._link.streams[other.partition] = other
+    await told.on_partitions_revoked({AT})
+    positions.gone.discard(other)
+    await told.on_partitions_assigned({AT, TopicPartition(*other.partition)})
+    assert list(positions.gone) == [other]
+
+
+def subscribed_anew(told: ToldListener, positions: Positions) -> PutAside:
+    """User code unsubscribes, and subscribes again before the agent has given anything up."""
+    aside = PutAside(told._link, positions)
+    aside.subscribed(Subscription())
+    assert told._link.streams[ONE].paused
+    aside.subscribed(Subscription((ONE.topic,)))
+    return aside
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_what_user_code_pauses_while_it_comes_again_is_paused_then(*, paused: bool) -> None:
+    """Its wish was forgotten; and what it resumed was handed out from where it had been, and paused for ever then."""
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    told, positions = anew_of(stream, commits := Commits(2))
+    stream.paused = not paused
+    aside = subscribed_anew(told, positions)
+    (positions.pause if paused else positions.resume)(AT)
+    assert positions.paused() == ({AT} if paused else set())
+    assert stream.paused, "until it is set back"
+    await asyncio.wait(aside._coming)
+    assert (stream.paused, stream.position) == (paused, 2)
+    assert positions.paused() == ({AT} if paused else set())
+    assert not commits.made
+
+
+async def test_what_goes_and_comes_while_it_is_put_aside_is_not_paused_when_it_is_subscribed_again() -> None:
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    told, positions = anew_of(stream, Commits(2), ComesAnew)
+    stream.paused = True
+    aside = PutAside(told._link, positions)
+    aside.subscribed(Subscription())
+    await rebalance(told)
+    aside.subscribed(Subscription((ONE.topic,)))
+    assert not stream.paused
 
 
 async def test_the_hand_is_waited_for_until_it_is_empty_and_no_longer_than_asked() -> None:
