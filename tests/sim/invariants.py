@@ -256,10 +256,13 @@ class NoPause(Invariant):
             self._leases.pop(member.name, None)
 
     def _ran_out(self, member: SimMember, now: float) -> None:
-        """Nothing has happened to anybody: the lease is renewed before it ends, also while a rebalance waits."""
+        """Nothing has happened to anybody: the lease of a member that holds something is renewed before it ends.
+
+        So it is while a rebalance waits. A newcomer's begins with the JoinGroup, which may have waited for all others.
+        """
         _, before = self._leases.get(member.name, ("", now))
         leaves = member.leave_deadline != float("inf")
-        if before < now and self.world.calm and not leaves and not self.world.mixed():
+        if before < now and self.world.calm and member.user.slots and not leaves and not self.world.mixed():
             self.violated(f"the lease of {member.name} ended at {before:.4f}, though nothing had happened")
 
 

@@ -57,6 +57,9 @@ class MembershipAnswers:
             if event.code in COORDINATOR_MOVED:
                 self._session.coordinator_lost()
             return Occurrence(Trigger.JOIN_POSTPONED)
+        if event.code == Code.INCONSISTENT_GROUP_PROTOCOL and self._rebalance.again:
+            # The next JoinGroup may offer more: this one was sent before the control topic could be used, say.
+            return Occurrence(Trigger.JOIN_POSTPONED)
         return Occurrence(Trigger.REFUSED_FOR_GOOD, code=event.code)
 
     def _joined(self, event: JoinAnsweredEvent) -> Occurrence:

@@ -115,6 +115,21 @@ def test_a_log_that_can_be_used_later_brings_the_member_back() -> None:
     assert d.only(c.SendJoinCommand).protocols == (LOADTRIM, *STANDARD_PROTOCOLS)
 
 
+def test_a_join_without_our_protocol_that_is_refused_when_the_log_can_be_used_is_asked_again() -> None:
+    """The group speaks ours alone, and the answer was late: the start failed, though nothing stood in its way."""
+    d = Driver()
+    d.machine.use_log(False)
+    d.joining()
+    assert d.only(c.SendJoinCommand).protocols == STANDARD_PROTOCOLS
+    d.feed(e.LogUsableEvent)
+    d.join_answered(code=Code.INCONSISTENT_GROUP_PROTOCOL)
+    assert not d.all(c.FailCommand)
+    d.after(1.0)
+    assert d.only(c.SendJoinCommand).protocols == (LOADTRIM, *STANDARD_PROTOCOLS)
+    d.join_answered(code=Code.INCONSISTENT_GROUP_PROTOCOL)
+    assert d.only(c.FailCommand).code == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
 def test_a_log_that_can_be_used_before_the_start_begins_nothing() -> None:
     d = Driver()
     d.machine.use_log(False)
