@@ -48,6 +48,7 @@ FAILED_ONCE = (
     502977523,
     502978169,
     502978510,
+    1384435967,
 )
 """Each has found a fault of the product or of what judges it. Those with 228 first: what an administrator had removed
 was known again to a broker that took over, and the member that read of its removal after that was blamed for it."""

@@ -285,9 +285,11 @@ class SimMember:
         self._scheduler.at(until, self._log_is_back)
 
     def _log_is_back(self) -> None:
-        if self._scheduler.now >= self.reader.blocked_until:
-            self.feed(lambda now: e.LogFailedEvent(now=now, failed=False))
-            self.reader.notify()
+        if self._scheduler.now < self.reader.blocked_until:  # it lags too, or has failed again
+            self._scheduler.at(self.reader.blocked_until, self._log_is_back)
+            return
+        self.feed(lambda now: e.LogFailedEvent(now=now, failed=False))
+        self.reader.notify()
 
     def _append(self, command: c.AppendCommand) -> None:
         def answered(offset: int | None) -> None:
