@@ -57,10 +57,11 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
             self._go(self._going(revoked))
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        come, told_to_go = self._streams_of(assigned), self._positions.told_to_go
+        come = self._streams_of(assigned)
+        back = [stream for stream in come if stream in self._positions.told_to_go]
         await self._again.come(come)
-        self._positions.run_again(told_to_go.intersection(come))
-        told_to_go.difference_update(come)
+        self._positions.run_again(back)
+        self._positions.told_to_go.difference_update(back)
         self._told.update({stream.partition: stream.acquisition_id for stream in come})
         await call_listener(self.listener.on_partitions_assigned, assigned)
 

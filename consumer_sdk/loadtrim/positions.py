@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import CommitFailedError, IllegalStateError
+from aiokafka.errors import CommitFailedError
 from aiokafka.structs import TopicPartition
 from aiokafka.util import commit_structure_validate
 
@@ -194,11 +193,9 @@ class Positions:
 
     def run_again(self, streams: Iterable[Stream]) -> None:
         """Resume what is paused of these."""
-        streams = list(streams)
-        self.aside.update({stream: False for stream in streams if stream in self.aside})
-        for partition in sorted(self.paused().intersection(TopicPartition(*stream.partition) for stream in streams)):
-            with contextlib.suppress(IllegalStateError):  # It goes just now.
-                self.resume(partition)
+        for stream in streams:
+            if self._is_paused(stream):
+                self._pause(stream, paused=False)
 
     def paused(self) -> set[TopicPartition]:
         held = self._link.held
@@ -217,12 +214,17 @@ class Positions:
         for partition in partitions:
             stream = self._link.stream(Partition(*partition))
             if partition.topic in subscribed:  # else it is put aside, until the agent gives it up
-                if stream in self.aside:
-                    self.aside[stream] = paused
-                else:
-                    stream.paused = paused
-                self._link.post(self._link.need_agent().partitions.paused, stream, paused)
-        self._link.need_agent().buffer.wake()
+                self._pause(stream, paused=paused)
+
+    def _pause(self, stream: Stream, *, paused: bool) -> None:
+        """Do what user code wishes, or note it of what is put aside, which runs when that ends. Tell the agent."""
+        if stream in self.aside:
+            self.aside[stream] = paused
+        else:
+            stream.paused = paused
+        agent = self._link.need_agent()
+        self._link.post(agent.partitions.paused, stream, paused)
+        agent.buffer.wake()
 
     def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> None:
         for partition, offset in offsets.items():
