@@ -25,6 +25,8 @@ from .positions import Positions
 
 __all__ = ["AssignedAnew", "ComesAnew", "NobodyListens", "ToldListener"]
 
+UNKNOWN = -1
+"""The acquisition of what no listener was told of. Acquisitions are numbered from 1."""
 IN_HAND_SECONDS_MAX = 2.0
 """A record in hand when a rebalance is told is done and committed within this time, or comes again. Chosen."""
 
@@ -43,8 +45,8 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._link = link
         self._positions = positions
         self._again = ComingAgain(link, positions)
-        self._told: dict[Partition, int] = {}
-        """Of what the listener was told to come, the acquisition."""
+        self._told: dict[Partition, int | None] = {}
+        """Of what the listener was told to come, the acquisition; None: it had gone again by then."""
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         self._positions.lost = self._lost(revoked)
@@ -62,14 +64,18 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         await self._again.come(come)
         self._positions.run_again(back)
         self._positions.told_to_go.difference_update(back)
+        self._told.update(dict.fromkeys(Partition(*partition) for partition in assigned))
         self._told.update({stream.partition: stream.acquisition_id for stream in come})
         await call_listener(self.listener.on_partitions_assigned, assigned)
 
     def _lost(self, revoked: set[TopicPartition]) -> frozenset[Partition]:
-        """Return what is not held any more of these, or was acquired again since the listener was told to have it."""
+        """Return what is not held any more of these, or was acquired again since the listener was told to have it.
+
+        Nothing is lost of what had gone before it was told: user code had nothing of it.
+        """
         held = {stream.partition: stream.acquisition_id for stream in self._streams_of(revoked)}
-        asked = (Partition(*partition) for partition in revoked)
-        return frozenset(p for p in asked if p not in held or self._told.get(p, held[p]) != held[p])
+        told = {p: self._told.get(p, held.get(p, UNKNOWN)) for p in map(Partition._make, revoked)}
+        return frozenset(p for p, acquisition in told.items() if acquisition not in (None, held.get(p)))
 
     def _go(self, streams: Collection[Stream]) -> None:
         self._again.go(streams)

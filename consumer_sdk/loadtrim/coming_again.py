@@ -45,7 +45,10 @@ class ComingAgain:
             self._positions.gone.update(stream for stream in streams if _has_moved(stream))
 
     async def come(self, streams: Collection[Stream]) -> None:
-        """Set back those of these that had gone. Until it returns none of their records may be handed out."""
+        """Set back those of these that had gone. Until it returns none of their records may be handed out.
+
+        What user code seeks meanwhile stays where it says.
+        """
         gone = [stream for stream in streams if stream in self._positions.gone]
         try:
             await self._set_back(list(gone))
@@ -53,12 +56,12 @@ class ComingAgain:
             self._positions.gone.difference_update(gone)
 
     async def _set_back(self, left: list[Stream]) -> None:
-        """Hand out these from their last commits on, as far as they are held.
+        """Hand out these from their last commits on, as far as they are held and not sought in.
 
         Where a partition begins is committed before its first record, so one without a commit has lost it: the one
         that was acknowledged last counts then.
         """
-        while not self._positions.transactional and (left := [stream for stream in left if self._is_held(stream)]):
+        while not self._positions.transactional and (left := [stream for stream in left if self._is_to_come(stream)]):
             called = {stream: _highest(stream) for stream in left}
             committed = await self._committed([stream.partition for stream in left])
             if committed is None:
@@ -71,15 +74,15 @@ class ComingAgain:
 
     def _set_back_to(self, stream: Stream, committed: int | None) -> None:
         offset = committed if committed is not None else self._acknowledged(stream)
-        if self._is_held(stream) and offset is not None and offset != stream.position:
+        if self._is_to_come(stream) and offset is not None and offset != stream.position:
             self._positions.set_back(stream, offset)
 
     def _acknowledged(self, stream: Stream) -> int | None:
         view = self._link.need_agent().snapshot().assigned.get(stream.partition)
         return None if view is None else view.committed
 
-    def _is_held(self, stream: Stream) -> bool:
-        return self._link.streams.get(stream.partition) is stream
+    def _is_to_come(self, stream: Stream) -> bool:
+        return self._link.streams.get(stream.partition) is stream and stream in self._positions.gone
 
     async def _committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int | None] | None:
         """Return what is committed, nothing when it is to be asked again, None when nobody will ever say it."""

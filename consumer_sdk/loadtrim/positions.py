@@ -160,6 +160,7 @@ class Positions:
         if not isinstance(offset, int) or offset < 0:
             raise ValueError("Offset must be a positive integer")
         stream = self._link.stream(Partition(*partition))
+        self.gone.discard(stream)  # Nothing sets it back any more: user code has said where it goes on.
         agent = self._link.need_agent()
         agent.buffer.seek(stream, offset)
         self._link.post(agent.partitions.seek, stream, offset)

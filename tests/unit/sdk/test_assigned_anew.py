@@ -320,7 +320,7 @@ async def test_a_commit_has_nothing_of_what_goes_until_it_comes_again_at_its_las
     kind: type[ToldListener],
 ) -> None:
     """It committed what the listener had forgotten a moment before, until the partition was released or set back."""
-    commits = Commits(2)
+    commits = Commits(2, 2)
     told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits, kind)
     await positions.commit()
     await told.on_partitions_revoked({AT})
@@ -330,6 +330,9 @@ async def test_a_commit_has_nothing_of_what_goes_until_it_comes_again_at_its_las
     await told.on_partitions_assigned({AT})
     await positions.commit()
     assert commits.made == [5, 2]
+    await rebalance(told)
+    await positions.commit()
+    assert commits.made == [5, 2, 2], "there was nothing to set back"
 
 
 async def test_a_plain_listener_that_comes_later_forgets_in_its_first_call_what_it_was_not_told_of() -> None:
@@ -548,6 +551,34 @@ async def test_what_the_listener_before_was_told_to_go_is_not_paused_any_more_ei
     await told.on_partitions_revoked({AT})
     await ComesAnew(NobodyListens(), told._link, positions).on_partitions_assigned({AT})
     assert not stream.paused
+
+
+@pytest.mark.parametrize("kind", [AssignedAnew, ComesAnew])
+async def test_what_had_gone_again_when_it_was_told_to_come_is_not_lost(kind: type[ToldListener]) -> None:
+    """User code had nothing of it. Its commit of everything failed, as if something had been lost."""
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits := Commits(), kind)
+    told.listener = listener = CommitsWhatGoes()
+    listener.commit = positions.commit
+    told._link.streams.clear()
+    await told.on_partitions_assigned({AT})
+    await told.on_partitions_revoked({AT})
+    assert (listener.told, commits.made) == ([], [])
+
+
+async def test_what_user_code_seeks_before_it_comes_again_is_not_set_back() -> None:
+    """It was set back to its last commit, and what user code had asked for was forgotten."""
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    told, positions = anew_of(stream, commits := Commits(2, 2))
+    aside = subscribed_anew(told, positions)
+    positions.seek(AT, 4)
+    await asyncio.wait(aside._coming)
+    assert (stream.position, stream.paused) == (4, False)
+    await told.on_partitions_revoked({AT})
+    positions.seek(AT, 3)
+    await told.on_partitions_assigned({AT})
+    assert stream.position == 3
+    await positions.commit()
+    assert commits.made == [3]
 
 
 async def test_what_goes_while_another_comes_again_is_not_taken_for_set_back() -> None:
