@@ -51,7 +51,7 @@ class FetcherConsumer:
         self._chunks.append(chunk)
         self._came.set()
 
-    def failed(self, error: Exception, *, for_good: bool) -> None:
+    def failed(self, error: Exception, partition: Partition | None) -> None:
         self._error = error
         self._came.set()
 

@@ -63,6 +63,7 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         back = [stream for stream in come if stream in self._positions.told_to_go]
         await self._again.come(come)
         self._positions.run_again(back)
+        self._positions.aside.take_back(back)
         self._positions.told_to_go.difference_update(back)
         self._told.update(dict.fromkeys(Partition(*partition) for partition in assigned))
         self._told.update({stream.partition: stream.acquisition_id for stream in come})
@@ -108,8 +109,13 @@ class AssignedAnew(ToldListener):
         await super().on_partitions_revoked(revoked)
 
     def subscribed(self) -> None:
-        """Take it that user code begins anew when it subscribes this listener, as with aiokafka."""
-        self._go(self._link.streams.values())
+        """Take it that user code begins anew when it subscribes this listener, as with aiokafka.
+
+        What it may have forgotten is handed out again when the listener has heard of it, and nothing behind it before.
+        """
+        streams = list(self._link.streams.values())
+        self._go(streams)
+        self._positions.aside.put(stream for stream in streams if stream in self._positions.gone)
 
     def _going(self, revoked: set[TopicPartition]) -> Collection[Stream]:
         return self._link.streams.values()

@@ -106,7 +106,7 @@ class ComingAgain:
 
 def _highest(stream: Stream) -> int:
     """Return the highest offset that user code has committed, or is about to."""
-    return stream.commits.highest if stream.commits is not None else 0
+    return stream.commits.highest
 
 
 def _has_moved(stream: Stream) -> bool:

@@ -16,7 +16,7 @@ from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
 from .arguments import Arguments, loop_of
 from .internals import CoordinatorView, SubscriptionView
-from .iteration import Records, source_of
+from .iteration import Records, Source, next_of, source_of
 from .last_record import coroutine_function
 from .managed import Batches, ManagedConsumer
 from .plain import PlainConsumer
@@ -196,7 +196,7 @@ class Consumer:
 
     @coroutine_function
     def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
-        return _next(source_of(self, Consumer, self._client).getone())
+        return _next(source_of(self, Consumer, self._client))
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -343,9 +343,9 @@ def _warn_if_unclosed(client: Implementation) -> None:
         )
 
 
-async def _next(asked: Coroutine[Any, Any, ConsumerRecord[Any, Any]]) -> ConsumerRecord[Any, Any]:
+async def _next(source: Source) -> ConsumerRecord[Any, Any]:
     """Await a record of an iteration, which ends where the consumer stops."""
     try:
-        return await asked
+        return await next_of(source.getone)
     except ConsumerStoppedError:
         raise StopAsyncIteration from None

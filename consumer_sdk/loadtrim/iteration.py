@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Protocol
 
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import ConsumerStoppedError, RecordTooLargeError
 from aiokafka.structs import ConsumerRecord
 
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 
-__all__ = ["Records", "source_of"]
+__all__ = ["Records", "Source", "next_of", "source_of"]
+
+log = logging.getLogger("loadtrim")
 
 
 class Source(Protocol):
@@ -87,6 +90,15 @@ class Records:
         self.__anext__ = _records(self._source, self._begun_by, self._ended, successor).__anext__
 
 
+async def next_of(getone: Callable[[], Awaitable[ConsumerRecord[Any, Any]]]) -> ConsumerRecord[Any, Any]:
+    """Return the next record of an iteration. One that is too large is logged and passed over, as in aiokafka."""
+    while True:
+        try:
+            return await getone()
+        except RecordTooLargeError:
+            log.exception("A record was passed over")
+
+
 async def _records(
     source: Source,
     begun_by: asyncio.Task[Any] | None,
@@ -100,12 +112,12 @@ async def _records(
         buffer.hand.iterated_by(begun_by)
     try:
         while True:
-            while buffer is not None and buffer.error is None and not undecided:
+            while buffer is not None and buffer.errors.error is None and not undecided:
                 record = buffer.take_one()
                 if record is None:
                     break
                 yield record
-            record = await getone()
+            record = await next_of(getone)
             if buffer is not None:
                 buffer.hand.iterated_by(begun_by)
                 undecided = buffer.hand.telling.undecided

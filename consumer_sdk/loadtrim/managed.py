@@ -148,7 +148,9 @@ class ManagedConsumer:
                 link.agent = await link.run(self._make_agent())
                 link.buffer = link.agent.buffer
                 self._watch = AgentWatch(link.agent, link.thread)
+                # User code may have subscribed while the agent was made.
                 link.agent.listener.target = self._listener
+                link.agent.topics.subscription = link.subscription
                 if self._ending:  # From here on the agent itself is told to leave.
                     raise ConsumerStoppedError()
                 await link.run(link.agent.start())
@@ -364,8 +366,10 @@ class ManagedConsumer:
             self.link.post(self.link.agent.subscribe, subscription, self._listener)
 
     def subscription(self) -> Iterable[str]:
-        agent = self.link.agent
-        return self.link.subscription.topics if agent is None else agent.snapshot().subscribed
+        agent, subscription = self.link.agent, self.link.subscription
+        if agent is None or subscription.pattern is None:
+            return subscription.topics
+        return agent.snapshot().subscribed
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         raise IllegalStateError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -18,6 +18,7 @@ from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.transactions import Transactions
 
 from .agent_link import AgentLink
+from .aside import Aside
 from .cluster_queries import ClusterQueries
 from .transactions import FencedGroup, send_offsets
 
@@ -27,6 +28,12 @@ LOST = (
     "The commit was not made: partitions that on_partitions_revoked names are lost, not given away. This member was "
     "out of its group (max_poll_interval_ms or session_timeout_ms have passed, say), or their topic is gone; the log "
     "says which. What was not committed is handed out again, by whoever has them now."
+)
+
+PUT_OUT = (
+    "The commit was not made: this member has left its group, for it asked for no record within max_poll_interval_ms. "
+    "What was not committed is handed out again, to another member or to this one when it asks for records. Ask more "
+    "often, for fewer records (max_poll_records), or raise max_poll_interval_ms."
 )
 
 
@@ -54,8 +61,7 @@ class Positions:
         """A listener was told that they go, and none yet that they come again."""
         self.lost: frozenset[Partition] = frozenset()
         """The listener is being told that they go, and what it was told to come is not held any more."""
-        self.aside: WeakKeyDictionary[Stream, bool] = WeakKeyDictionary()
-        """Not subscribed any more, or about to be handed out again -> whether user code has paused it."""
+        self.aside = Aside(link)
         self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """The offset behind what was handed out of a stream before it was set back."""
 
@@ -68,9 +74,8 @@ class Positions:
         else:
             checked = commit_structure_validate(offsets)
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
+            self._raise_if_lost(wanted)
             self._link.must_own(wanted)
-            if self.lost.intersection(wanted):
-                raise CommitFailedError(LOST)
         self._note(wanted)
         if self._link.agent is not None:
             await self._link.run(self._link.agent.commits.commit(wanted, named=offsets is not None))
@@ -81,24 +86,26 @@ class Positions:
         Raises:
             CommitFailedError: what user code had is lost, or has gone for it.
         """
-        buffer, streams = self._link.buffer, self._link.streams
-        if buffer is None:
-            return
-        if not streams and buffer.expired:
-            raise CommitFailedError(
-                "The commit was not made: this member has left its group, for it asked for no record within "
-                "max_poll_interval_ms. What was not committed is handed out again, to another member or to this "
-                "one when it asks for records. Ask more often, for fewer records (max_poll_records), or raise "
-                "max_poll_interval_ms."
-            )
-        if self.lost:
-            raise CommitFailedError(LOST)
-        if self.gone.intersection(streams.values()) and not buffer.closing:
+        self._raise_if_lost(self.lost)
+        buffer = self._link.buffer
+        if buffer is not None and self.gone.intersection(self._link.streams.values()) and not buffer.closing:
             raise CommitFailedError(
                 "The commit was not made: all partitions have gone, by a subscription or by what the rebalance "
                 "listener was told, and none has come again yet. What was not committed is handed out again. "
                 "Commit before you subscribe anew, and in on_partitions_revoked."
             )
+
+    def _raise_if_lost(self, wanted: Collection[Partition]) -> None:
+        """Raise where user code had some of these, and the group gave it to others.
+
+        Raises:
+            CommitFailedError: that is so.
+        """
+        buffer = self._link.buffer
+        if buffer is not None and buffer.expired and not self._link.streams:
+            raise CommitFailedError(PUT_OUT)
+        if self.lost.intersection(wanted):
+            raise CommitFailedError(LOST)
 
     def _is_committed(self, stream: Stream) -> bool:
         """Return whether a commit without offsets has a stream.
@@ -113,7 +120,7 @@ class Positions:
         now, streams = boot_time(), self._link.streams
         for partition, (offset, _) in wanted.items():
             stream = streams.get(partition)
-            if stream is not None and stream.commits is not None:
+            if stream is not None:
                 stream.commits.called(offset, stream.position, now)
 
     async def send_offsets_to_transaction(self, producer: AIOKafkaProducer, offsets: Mapping[Any, Any]) -> None:
@@ -166,19 +173,17 @@ class Positions:
         self._link.post(agent.partitions.seek, stream, offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        self._seek_all(await self._cluster.beginning_offsets(self._chosen(partitions)))
-        return True
+        return self._seek_all(await self._cluster.beginning_offsets(self._chosen(partitions)))
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        self._seek_all(await self._cluster.end_offsets(self._chosen(partitions)))
-        return True
+        return self._seek_all(await self._cluster.end_offsets(self._chosen(partitions)))
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         committed: dict[TopicPartition, int | None] = {}
         for partition in self._chosen(partitions):
             committed[partition] = offset = await self.committed(partition)
             if offset is not None:
-                self.seek(partition, offset)
+                self._seek_all({partition: offset})
         return committed
 
     def set_back(self, stream: Stream, offset: int) -> None:
@@ -206,7 +211,8 @@ class Positions:
 
     def _is_paused(self, stream: Stream) -> bool:
         """Return whether user code has paused a stream: what is put aside is kept from it as if it were paused."""
-        return self.aside.get(stream, stream.paused and stream not in self.gone)
+        wished = self.aside.is_paused(stream)
+        return wished if wished is not None else stream.paused and stream not in self.gone
 
     def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
         if not all(isinstance(p, TopicPartition) for p in partitions):
@@ -220,16 +226,19 @@ class Positions:
     def _pause(self, stream: Stream, *, paused: bool) -> None:
         """Do what user code wishes, or note it of what is put aside, which runs when that ends. Tell the agent."""
         if stream in self.aside:
-            self.aside[stream] = paused
+            self.aside.pause(stream, paused=paused)
         else:
             stream.paused = paused
         agent = self._link.need_agent()
         self._link.post(agent.partitions.paused, stream, paused)
         agent.buffer.wake()
 
-    def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> None:
-        for partition, offset in offsets.items():
-            self.seek(partition, offset)
+    def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Seek in what is still held of these; return whether that is all."""
+        held = [partition for partition in offsets if Partition(*partition) in self._link.streams]
+        for partition in held:
+            self.seek(partition, offsets[partition])
+        return len(held) == len(offsets)
 
     def _chosen(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """Return the partitions given, or all that are assigned; sorted."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.subscription import Subscription
@@ -38,13 +37,11 @@ class PutAside:
         aside, streams = self._positions.aside, list(self._link.streams.values())
         matched = subscription.matches({stream.partition.topic for stream in streams})
         new = [stream for stream in streams if stream.partition.topic not in matched and stream not in aside]
-        for stream in new:
-            aside[stream] = stream.paused
-            stream.paused = True
+        aside.put(new)
         self._again.go(new)
         back = [stream for stream in streams if stream.partition.topic in matched and stream in aside]
         gone = [stream for stream in back if stream in self._positions.gone]
-        self._run(stream for stream in back if stream not in self._positions.gone)
+        aside.take_back(stream for stream in back if stream not in self._positions.gone)
         if gone:
             task = asyncio.ensure_future(self._come_again(gone))
             self._coming.add(task)
@@ -53,12 +50,4 @@ class PutAside:
     async def _come_again(self, streams: list[Stream]) -> None:
         async with self._turn:
             await self._again.come(streams)
-            subscribed = self._link.subscription.matches({stream.partition.topic for stream in streams})
-            self._run(stream for stream in streams if stream.partition.topic in subscribed)
-
-    def _run(self, streams: Iterable[Stream]) -> None:
-        for stream in streams:
-            if stream in self._positions.aside:
-                stream.paused = self._positions.aside.pop(stream)
-        if self._link.buffer is not None:
-            self._link.buffer.wake()
+            self._positions.aside.take_back(streams)

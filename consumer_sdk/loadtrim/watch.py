@@ -47,10 +47,8 @@ class AgentWatch:
         if buffer.expired:
             buffer.expired = False
             self._thread.post(self._agent.come_back)
-        error = buffer.error
+        error = buffer.errors.take(wanted)
         if error is not None:
-            if not buffer.failed:
-                buffer.error = None
             buffer.asked(boot_time(), wanted)
             # The agent's frames in its traceback still run: what clears them (`unittest` does) would end the agent.
             raise error.with_traceback(None)
@@ -69,7 +67,7 @@ class AgentWatch:
     def raise_if_died(self) -> None:
         """After a wait: an agent whose thread has ended is an error from now on."""
         buffer = self._buffer
-        if not buffer.closing and not buffer.failed and not self._thread.alive:
+        if not buffer.closing and not buffer.errors.for_good and not self._thread.alive:
             buffer.fail(
                 KafkaError(
                     "The agent's thread has ended, so nothing is fetched and no heartbeat is sent any more; the log "

@@ -37,7 +37,7 @@ class Program:
 
     now: int = 100
     position: int = 0
-    calls: CommitCalls = field(default_factory=CommitCalls)
+    calls: CommitCalls = field(default_factory=lambda: CommitCalls(by_hand=True))
     bounds: CommitBounds = field(default_factory=lambda: CommitBounds(W))
     deliveries: list[Delivery] = field(default_factory=list)
     handed_on: int = 0

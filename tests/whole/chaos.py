@@ -15,7 +15,7 @@ from loadtrim_agent.wire.topic_names import control_topic
 from sim.scheduler import START_SECONDS
 
 from .member import GROUP, threads_in_charge
-from .programs import FIRST_PROGRAMS, LATER_PROGRAMS, LISTENERS, PROGRAMS
+from .programs import FIRST_PROGRAMS, LISTENERS, PROGRAMS
 from .requests import API
 from .world import TOPIC, Member, Options, World
 
@@ -41,6 +41,8 @@ EVICTION_SHARE = 0.01
 """Of the requests of a fetch session: its broker has given its place to another one. Chosen: some five in a run."""
 TELLING_SHARE = 0.1
 """Of the runs. Chosen."""
+CHANGING_SHARE = 0.1
+"""Of the runs, and half of those with members that gather. Chosen."""
 SLICING_SHARE = 0.3
 """Of the runs. Chosen."""
 NOTHING = encode(LoadRecord(group="", member="", at=0.0, generation=-1))
@@ -127,7 +129,7 @@ def drawn_options(seed: int) -> Options:
         listeners=rng.random() < 0.3,
         **_drawn_later(seed, rates, auto_commit=auto_commit),
     )
-    return _gathering(seed, _slicing(seed, _telling(seed, _large(seed, options))))
+    return _changing(seed, _gathering(seed, _slicing(seed, _telling(seed, _large(seed, options)))))
 
 
 def _slicing(seed: int, options: Options) -> Options:
@@ -158,7 +160,15 @@ def _telling(seed: int, options: Options) -> Options:
     """Return the options with members that say themselves what is done, in some of the runs."""
     if random.Random(f"says what is done {seed}").random() >= TELLING_SHARE:
         return options
-    return replace(options, programs=(*LATER_PROGRAMS, *options.programs[:2]))
+    return replace(options, programs=("tells", *options.programs[:2]))
+
+
+def _changing(seed: int, options: Options) -> Options:
+    """Return the options with members that subscribe anew, pause and go back, in some of the runs."""
+    rng = random.Random(f"changes it {seed}")
+    if rng.random() < CHANGING_SHARE:
+        options = replace(options, programs=("changes_its_mind", *options.programs[:2]))
+    return replace(options, changes_its_mind=bool(options.gathers) and rng.random() < 0.5)
 
 
 def _gathering(seed: int, options: Options) -> Options:

@@ -32,6 +32,8 @@ __all__ = [
 
 Program = Callable[["Member"], Awaitable[None]]
 Batch = dict[TopicPartition, list[Any]]
+MIND_CHANGES_SHARE = 0.15
+"""Of the calls after which user code could change its mind. Chosen: some ten times a member and run."""
 OUTPUT = "output"
 """Topic of what transactions put out."""
 
@@ -121,6 +123,8 @@ async def gathers(member: Member) -> None:
         for record in records:
             member.took(record)
         gathered.records += records
+        if member.world.options.changes_its_mind:
+            await _change_its_mind(member)
         if records and len(gathered.records) < member.rng.randint(2, 10):
             continue
         if member.world.options.names_offsets and not gathered.records:
@@ -132,6 +136,64 @@ async def gathers(member: Member) -> None:
                 member.did(record)
             with contextlib.suppress(CommitFailedError, IllegalStateError):  # a partition went to another member
                 await member.consumer.commit(_behind(together) if member.world.options.names_offsets else None)
+
+
+async def changes_its_mind(member: Member) -> None:
+    """Commits beside auto-commit; subscribes anew, pauses and goes back when nothing is in hand."""
+    while True:
+        try:
+            batches = await member.consumer.getmany(timeout_ms=100, max_records=member.rng.randint(1, 4))
+        except ConsumerStoppedError:
+            return
+        for record in [record for batch in batches.values() for record in batch]:
+            await member.work(record)
+        if batches and member.rng.random() < 0.3:
+            with contextlib.suppress(CommitFailedError, IllegalStateError):  # a partition went to another member
+                await member.consumer.commit()
+        if not batches:  # so all that was done before is known to be done
+            await _change_its_mind(member)
+
+
+async def _change_its_mind(member: Member) -> None:
+    """Do one of what user code may do to its subscription, or nothing. What it pauses it resumes in the end."""
+    consumer = member.consumer
+    if not member.world.faulty:
+        consumer.resume(*consumer.paused())
+    elif member.rng.random() < MIND_CHANGES_SHARE:
+        with contextlib.suppress(IllegalStateError):  # it has gone meanwhile
+            await member.rng.choice((_subscribe_again, _subscribe_anew, _pause, _resume, _go_back))(member)
+
+
+async def _subscribe_again(member: Member) -> None:
+    """Subscribe what is subscribed. A listener of aiokafka's form counts on it that all begins anew."""
+    if member.world.options.gathers == "plain":
+        member.forget()
+    member.subscribe()
+
+
+async def _subscribe_anew(member: Member) -> None:
+    member.consumer.unsubscribe()
+    member.forget()
+    await asyncio.sleep(member.rng.choice((0.0, 0.0, 0.01, 0.3)))
+    member.subscribe()
+
+
+async def _pause(member: Member) -> None:
+    held = sorted(member.consumer.assignment())
+    member.consumer.pause(*member.rng.sample(held, member.rng.randint(0, len(held))))
+
+
+async def _resume(member: Member) -> None:
+    member.consumer.resume(*member.consumer.paused())
+
+
+async def _go_back(member: Member) -> None:
+    """Hand out from the last commit on what is held, and forget what of it was gathered."""
+    for at in sorted(member.consumer.assignment()):
+        offset = (await member.consumer.seek_to_committed(at))[at]
+        if offset is not None:  # else the group has lost it
+            member.forget(at)
+            member.world.journal.sought(Partition(*at), offset)
 
 
 def _behind(records: list[Any]) -> dict[TopicPartition, int]:
@@ -154,14 +216,8 @@ class Forgets(ConsumerRebalanceListener):
         self._member = member
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        gathered = self._member.gathered
-        async with gathered.doing:
-            records, gathered.records = gathered.records, []
-            for record in records:
-                if (record.topic, record.partition) in revoked:
-                    self._member.dropped(record)
-                else:
-                    gathered.records.append(record)
+        async with self._member.gathered.doing:
+            self._member.forget(*revoked)
 
     async def on_partitions_assigned(self, assigned: Any) -> None: ...
 
@@ -280,7 +336,7 @@ PROGRAMS: dict[str, Program] = {
     program.__name__: program
     for program in (iterates, waits_with_a_limit, gathers_batches, goes_back, pauses, computes, shares_a_consumer)
 }
-LATER_PROGRAMS: dict[str, Program] = {tells.__name__: tells}
+LATER_PROGRAMS: dict[str, Program] = {program.__name__: program for program in (tells, changes_its_mind)}
 """Those that some groups have beside the others, drawn apart: what a seed had before it still has."""
 """By name; ``commits_by_hand`` and ``transacts`` go with groups that do not commit by themselves."""
 

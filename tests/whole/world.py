@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.structs import TopicPartition
 
 from loadtrim.assigned_anew import IN_HAND_SECONDS_MAX
 from loadtrim_agent.common.errors import InvariantError
@@ -80,6 +81,8 @@ class Options:
     gathers: str = ""
     """Every program gathers records and forgets them at a rebalance, with listeners of this kind; only without
     auto-commit and transactions."""
+    changes_its_mind: bool = False
+    """These subscribe anew, pause and go back between two calls."""
     names_offsets: bool = False
     """These name in their commits what they have done."""
     transactions: bool = False
@@ -148,8 +151,7 @@ class Member:
             if options.slicing:
                 settings |= {"slicing": "auto", "sla_seconds": SLICED_OBJECTIVE_SECONDS}
             self.consumer = SimConsumer(kernel, self.name, settings=settings, **kwargs)
-            kind = self._forgetting or LISTENERS.get(self._listener)
-            self.consumer.subscribe([TOPIC], listener=kind(self) if kind else None)
+            self.subscribe()
         try:
             await self.consumer.start()
             await self._work(self)
@@ -161,6 +163,11 @@ class Member:
             await self.consumer.stop()
             self._look_at_stop()
             self.left = True
+
+    def subscribe(self) -> None:
+        """Subscribe the topic, with a new listener where it has one."""
+        kind = self._forgetting or LISTENERS.get(self._listener)
+        self.consumer.subscribe([TOPIC], listener=kind(self) if kind else None)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """User code may be told of the outside's faults, and of nothing else."""
@@ -220,6 +227,15 @@ class Member:
     def dropped(self, record: Any) -> None:
         """User code has let go of it; whether it was done is told by the transaction's end."""
         self.in_hand.get(Partition(record.topic, record.partition), {}).pop(record.offset, None)
+
+    def forget(self, *partitions: TopicPartition) -> None:
+        """User code forgets what it has gathered, of these partitions or of all."""
+        records, self.gathered.records = self.gathered.records, []
+        for record in records:
+            if not partitions or (record.topic, record.partition) in partitions:
+                self.dropped(record)
+            else:
+                self.gathered.records.append(record)
 
     def works_too_long(self) -> frozenset[Partition]:
         """Return of which partitions it has had something in hand for as long as a rebalance waits, if it waits."""

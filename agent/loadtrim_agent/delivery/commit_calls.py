@@ -9,11 +9,16 @@ __all__ = ["CommitCalls"]
 
 class CommitCalls:
     """The calls of ``commit()`` for one stream that went beyond those before. What was not taken is bounded by what
-    was handed out since: a call that says nothing new of these records is not kept."""
+    was handed out since: a call that says nothing new of these records is not kept.
 
-    __slots__ = ("_calls", "highest")
+    Args:
+        by_hand: nothing else commits, so calls are kept until they are taken.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_calls", "by_hand", "highest")
+
+    def __init__(self, *, by_hand: bool) -> None:
+        self.by_hand = by_hand
         self._calls: deque[tuple[int, float]] = deque()
         self.highest = 0
         """User: the offset that it has said to be done; 0: nothing yet, or nothing since its position was moved."""
@@ -29,7 +34,8 @@ class CommitCalls:
         offset = min(offset, position)
         if offset > self.highest:
             self.highest = offset
-            self._calls.append((offset, now))
+            if self.by_hand:
+                self._calls.append((offset, now))
 
     def sought(self) -> None:
         """User: the position was moved, so that lower offsets say something new."""

@@ -73,9 +73,9 @@ class ChunkIntake:
     def chunk(self, chunk: Chunk) -> None:
         """Take one chunk."""
         stream = self._buffer.streams.get(chunk.partition)
-        if stream is None:
+        if chunk.partition in self.prefetching:
             self.prefetching.keep(chunk)
-        elif not stream.seeking:
+        elif stream is not None and not stream.seeking:
             self._buffer.feed(stream, chunk)
             untold = self._untold.get(chunk.partition)
             if untold is None:
@@ -83,12 +83,12 @@ class ChunkIntake:
             else:
                 untold.append(chunk)
 
-    def failed(self, error: Exception, *, for_good: bool) -> None:
+    def failed(self, error: Exception, partition: Partition | None) -> None:
         """Raise in user code what fetching raised. A member that fetches no more leaves its group."""
-        if for_good:
+        if partition is None:
             self._failures.raise_to_user(error)
         else:
-            self._buffer.fail(error)
+            self._buffer.fail(error, partition)
 
     def _tell(self, stream: Stream, chunk: Chunk) -> None:
         end_offset = self._fetcher.end_offset(chunk.partition)

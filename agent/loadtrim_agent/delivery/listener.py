@@ -83,6 +83,8 @@ class Listener:
         """Not told yet, in their order."""
         self.held: frozenset[Partition] = frozenset()
         """Read only: what the listener was told that it holds."""
+        self._had: frozenset[Partition] = frozenset()
+        """User code has records of these, and the listener was not told of them yet."""
         self.shown: frozenset[Partition] | None = None
         """What a plain listener sees as held while it is called; None: it is not. Any thread reads it."""
         self._changed = asyncio.Event()
@@ -131,6 +133,11 @@ class Listener:
     async def assigned(self, partitions: Iterable[Partition]) -> None:
         """Tell that partitions come, and wait for the end of the call."""
         await self._tell(_Change(frozenset(partitions), comes=True))
+
+    async def introduce(self, partitions: Iterable[Partition]) -> None:
+        """Tell a new listener of partitions that run already, and wait for the end of the call."""
+        self._had |= frozenset(partitions)
+        await self.assigned(partitions)
 
     async def revoked(self, partitions: Iterable[Partition]) -> None:
         """Tell that partitions go, and wait for the end of the call."""
@@ -184,12 +191,12 @@ class Listener:
             if change.comes:
                 held |= change.partitions
             else:
-                gone |= change.partitions & self.held
+                gone |= change.partitions & (self.held | self._had)
                 held -= change.partitions
         return held, gone
 
     async def _tell_together(self) -> None:
-        """Tell of all changes so far. What came and went before user code heard of it is not told."""
+        """Tell of all changes so far. What came and went before user code had anything of it is not told."""
         held, gone = self._outcome()
         told = list(self._changes)
         self._changes.clear()
@@ -200,7 +207,8 @@ class Listener:
                 change.told = True
 
     async def _call(self, held: frozenset[Partition], gone: frozenset[Partition]) -> None:
-        before, self.held = self.held, held
+        before, self.held = self.held | gone, held
+        self._had -= held | gone
         come = held - (before - gone) if not self.leaving else frozenset[Partition]()
         target = self._target  # Both calls are of one listener, though user code may subscribe with another meanwhile.
         if target is None or (not come and not gone):

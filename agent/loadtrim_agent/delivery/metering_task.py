@@ -95,7 +95,7 @@ class MeteringTask:
     def acquired(self, stream: Stream, seconds: float | None, work_rate: float | None = None) -> None:
         now = wall_time()
         self._watched[stream.partition] = stream
-        self._doubt.by_hand = stream.commits is not None
+        self._doubt.by_hand = stream.commits.by_hand
         end = self._fresh_end(stream.partition, now)
         self.meter.acquired(stream.partition, now, stream.position, end, seconds, work_rate)
         if seconds is not None:
@@ -186,7 +186,7 @@ class MeteringTask:
         position = stream.done
         finished, told = stream.take_finished(), stream.take_reported_done()
         at_next_call = self._doubt.untold.at_next_call
-        if stream.commits is not None:
+        if stream.commits.by_hand:
             self._bound(stream, () if at_next_call else finished, wall_offset, now - wall_offset)
         if not finished and not told and position == stream.reported.done:
             return
@@ -212,7 +212,7 @@ class MeteringTask:
         """Count what was handed on, and may be worked on still. It may as well have been done at once."""
         _, busies, _, together = unpack(finished, wall_offset, (), self._batches)
         ages = [each.age(wall_offset) for each in handed_on(finished)]
-        not_late = NotLate.UNKNOWN if stream.commits is None else NotLate.UNDECIDED
+        not_late = NotLate.UNDECIDED if stream.commits.by_hand else NotLate.UNKNOWN
         revision = self._batches.revision()
         self.meter.done(
             stream.partition, now, ages, busies, position, not_late=not_late, revision=revision, together=together
@@ -222,7 +222,7 @@ class MeteringTask:
 
     def _bound(self, stream: Stream, finished: Sequence[Finished], wall_offset: float, boot_now: float) -> None:
         """Take in what user code has committed, and what of this batch a commit is to tell of."""
-        calls = stream.commits.take() if stream.commits is not None else ()
+        calls = stream.commits.take()
         bounds = stream.reported.bounds
         if bounds is None and not finished:
             return

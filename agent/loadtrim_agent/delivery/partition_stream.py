@@ -44,7 +44,7 @@ class Stream:
         partition: topic and index.
         acquisition_id: of the acquisition.
         position: the offset handed out first; None: user code has to seek, and may do so once it has the stream.
-        by_hand: user code commits itself, which is noted.
+        by_hand: nobody but user code commits.
     """
 
     __slots__ = (
@@ -117,8 +117,8 @@ class Stream:
         """User: handed out since user code says itself what is done. None: the next call says it."""
         self.times: list[float] = []
         """User: where the end of what is in hand is noted when it is done."""
-        self.commits = CommitCalls() if by_hand else None
-        """Notes of what user code commits; None: it does not commit itself."""
+        self.commits = CommitCalls(by_hand=by_hand)
+        """Notes of what user code commits itself."""
         self._stretches = Stretches()
         self._reader: Reader | None = None
 
@@ -171,7 +171,7 @@ class Stream:
                 self.chunks.popleft()
             size = reader.size_bytes
             self.records = records = reader.read(records_max)
-            offsets = _offsets_of(records) if records and self.commits is not None else ()
+            offsets = _offsets_of(records) if records and self.commits.by_hand else ()
             self._stretches.unpacked([record.timestamp for record in records], offsets)
             self.size_bytes += reader.size_bytes - size
             if reader.finished:

@@ -47,9 +47,14 @@ class StreamPositions:
         """The same behind what was handed out, for commits of user code."""
 
     def done_offset(self, stream: Stream) -> int | None:
-        """What may be committed: behind the last record done, and behind what the log holds no records of."""
+        """What may be committed: behind the last record done, and behind what the log holds no records of.
+
+        With auto-commit what user code has committed itself is done, also where the last of it is still in hand.
+        """
         # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
         exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
+        if not stream.commits.by_hand and stream.commits.highest:
+            done = max(stream.commits.highest, done or 0)
         if done is None:
             fetched = self._fetcher.position(stream.partition)
             if fetched is None or fetched.reset is None or not fetched.reset.first:

@@ -131,8 +131,11 @@ class Prefetching:
             if early is not None and early.start is not None:
                 self._fetcher.drop(partition)
 
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._early
+
     def keep(self, chunk: Chunk) -> None:
-        """Something was fetched of a partition that is not ours."""
+        """Something was fetched of a partition that is being prefetched; of others it is not kept."""
         early = self._early.get(chunk.partition)
         if early is not None:
             early.chunks.append(chunk)

@@ -22,6 +22,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.state import Budget
 
+from .call_errors import CallErrors
 from .deserializer import RecordDeserializer
 from .hand import Hand
 from .partition_stream import Stream
@@ -112,10 +113,7 @@ class RecordBuffer:
         """User: the streams that there were when the run began; with others, another one's turn may come first."""
         self.lease_until = 0.0
         """Agent: records are handed out until then (:class:`~.gate.DeliveryGate`)."""
-        self.error: BaseException | None = None
-        """Agent: raised by the user's next call."""
-        self.failed = False
-        """Agent: :attr:`error` is for good, every call raises it."""
+        self.errors = CallErrors()
         self.closing = False
         """User or agent: the iteration ends after the record in hand."""
         self.last_call = boot_time()
@@ -131,6 +129,7 @@ class RecordBuffer:
         self.turns.present = self.streams = {**self.streams, stream.partition: stream}
 
     def remove(self, partition: Partition) -> None:
+        self.errors.forget(partition)
         self.turns.present = self.streams = {p: s for p, s in self.streams.items() if p != partition}
 
     def feed(self, stream: Stream, chunk: Chunk) -> None:
@@ -149,11 +148,9 @@ class RecordBuffer:
         """Wake user code that sleeps for want of records; costs nothing when it does not."""
         self.sleep.wake()
 
-    def fail(self, error: BaseException, *, for_good: bool = False) -> None:
-        """Raise this in the user's next call, or in the one that waits; ``for_good``: in every one."""
-        if not self.failed:
-            self.error = error
-            self.failed = for_good
+    def fail(self, error: BaseException, partition: Partition | None = None, *, for_good: bool = False) -> None:
+        """Raise this in the user's next call for the partition, or in one that waits; ``for_good``: in every one."""
+        self.errors.put(error, partition, for_good=for_good)
         self.wake()
 
     # -- user's thread -------------------------------------------------------------------------------------------
@@ -347,10 +344,10 @@ class RecordBuffer:
         """Hand out from ``offset`` on; the agent is told by the caller."""
         self._run = None
         stream.seeks += 1
+        self.errors.forget(stream.partition)  # which the seek answers
+        stream.commits.sought()  # first this, then what is done: what it has committed before counts no more
         stream.position = offset
         stream.done = offset
-        if stream.commits is not None:
-            stream.commits.sought()
         if stream.pending is not None:
             stream.pending.clear()
             self.hand.telling.settle(stream)
@@ -371,7 +368,7 @@ class RecordBuffer:
         self.hand.telling.abandoned()
 
     def _ready(self, wanted: Collection[Partition]) -> bool:
-        if self.error is not None or self.closing:
+        if self.errors.concern(wanted) or self.closing:
             return True
         if boot_time() >= self.lease_until:
             return False
@@ -401,10 +398,10 @@ class RecordBuffer:
 
     def _withdraw(self, stream: Stream) -> None:
         self._run = None
-        if not stream.pending:
+        self._clear_hand(stream)
+        if stream.in_hand is None:
             self.hand.streams.remove(stream)
             self.hand.tell_when_empty()
-        self._clear_hand(stream)
 
     def _clear_hand(self, stream: Stream) -> None:
         stream.forget_hand()

@@ -64,6 +64,7 @@ class TopicWatch:
         self._extra: set[str] = set()
         self._last: tuple[tuple[str, ...], dict[str, int]] | None = None
         self.subscription = subscription
+        """From the next question to a broker on."""
 
     async def start(self) -> None:
         """Wait for the subscribed topics as aiokafka does; :attr:`seen` is what there is.

@@ -308,7 +308,8 @@ class Agent:
             if p in assigned and (assigned[p].state is not AssignedState.OPENING or p in told) and not stream.revoked
         ]
         if listener is not None and listener is not known and opened:
-            self.tasks.spawn(self.listener.assigned(sorted(opened)), "introduce-listener")
+            self.tasks.spawn(self.listener.introduce(sorted(opened)), "introduce-listener")
+        self.topics.subscription = subscription  # at the start nothing can be spawned yet
         self.tasks.spawn(self.topics.subscribe(subscription), "subscribe")
 
     def topics_changed(self, topics: tuple[str, ...], partitions: dict[str, int]) -> None:

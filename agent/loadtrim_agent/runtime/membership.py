@@ -406,7 +406,7 @@ class CommandExecutor:
             c.UnboundCommand: partitions.unbind,
             c.StopCommand: partitions.stop,
             c.ResumeCommand: partitions.resume,
-            c.DropCommand: partitions.drop,
+            c.DropCommand: self._drop,
             c.LeaseCommand: self._lease,
             c.EnteredCommand: self._entered,
             c.LeftCommand: lambda _: agent.condition.left.set(),
@@ -426,6 +426,12 @@ class CommandExecutor:
             self._agent.partitions.open(opening)
         if not self._agent.condition.settled.is_set() and machine.snapshot().settled:
             self._agent.condition.settled.set()
+
+    def _drop(self, command: c.DropCommand) -> None:
+        """Drop a partition. One that the same event opened is not opened: its stream would never be dropped."""
+        lost = (command.partition, command.acquisition_id)
+        self._opening[:] = [each for each in self._opening if (each.partition, each.acquisition_id) != lost]
+        self._agent.partitions.drop(command)
 
     # -- the group -----------------------------------------------------------------------------------------------
 

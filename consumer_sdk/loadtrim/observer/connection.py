@@ -150,7 +150,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="FILE",
         type=Path,
-        help="client settings for TLS and SASL: a properties file as Kafka's own tools take it, or *.toml",
+        help="client settings for TLS and SASL: a properties file with the names of Kafka's own tools and with "
+        "certificates as PEM, or *.toml",
     )
 
 

@@ -6,7 +6,7 @@ from loadtrim_agent.delivery.commit_calls import CommitCalls
 
 
 def test_calls_that_go_further_are_taken_once() -> None:
-    calls = CommitCalls()
+    calls = CommitCalls(by_hand=True)
     for offset, now in ((2, 1.0), (2, 2.0), (1, 3.0), (5, 4.0)):
         calls.called(offset, 10, now)
     assert calls.take() == [(2, 1.0), (5, 4.0)]
@@ -16,7 +16,7 @@ def test_calls_that_go_further_are_taken_once() -> None:
 
 
 def test_an_offset_beyond_what_was_handed_out_says_nothing_of_what_comes() -> None:
-    calls = CommitCalls()
+    calls = CommitCalls(by_hand=True)
     calls.called(1_000, 10, 1.0)
     calls.called(1_000, 10, 2.0)
     calls.called(1_000, 12, 3.0)
@@ -24,7 +24,7 @@ def test_an_offset_beyond_what_was_handed_out_says_nothing_of_what_comes() -> No
 
 
 def test_after_a_seek_lower_offsets_say_something_new() -> None:
-    calls = CommitCalls()
+    calls = CommitCalls(by_hand=True)
     calls.called(10, 10, 1.0)
     calls.sought()
     calls.called(3, 5, 2.0)

@@ -311,6 +311,21 @@ async def test_what_it_was_never_told_of_does_not_go() -> None:
     assert target.calls == []
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("kind", [OfAiokafka, Incremental])
+async def test_what_ran_already_when_it_was_subscribed_is_told_to_go(kind: type[Calls], *, leaves: bool) -> None:
+    """It goes before its turn to be told. User code had records of it, and another member was handed them too."""
+    target = kind()
+    listener, _ = listener_of(target)  # type: ignore[arg-type]
+    listener.leaving = leaves
+    await all_told(listener.introduce([ONE]), listener.revoked([ONE]))
+    assert target.calls[0] == ("revoked", {0})
+    assert ("assigned", {0}) not in target.calls
+    target.calls.clear()
+    await listener.revoked([ONE])
+    assert target.calls == [], "once"
+
+
 async def test_a_new_one_holds_nothing_yet() -> None:
     first, second = Incremental(), Incremental()
     listener, _ = listener_of(first)

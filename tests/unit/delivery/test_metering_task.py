@@ -279,7 +279,6 @@ class KeepingProgram:
         buffer.hand.samples.kept = True
 
     def commit(self, offset: int) -> None:
-        assert self.stream.commits is not None
         self.stream.commits.called(offset, self.stream.position, boot_time())
 
     def counts(self) -> tuple[int, int, int]:
@@ -369,7 +368,6 @@ async def test_where_the_next_call_tells_commits_are_not_kept() -> None:
         program.commit(offset)
     program.buffer.take_many((), None)
     assert program.counts() == (3, 0, 0)
-    assert program.stream.commits is not None
     assert not program.stream.commits.take()
     assert program.stream.reported.bounds is None
 

@@ -43,6 +43,11 @@ class QuietFetcher:
     def take(self, partition: Partition, offset: int) -> None:
         self.taken[partition] = offset
 
+    def take_ahead(self, partition: Partition, offset: int) -> None:
+        self.take(partition, offset)
+
+    def keep(self, partition: Partition) -> None: ...
+
     def drop(self, partition: Partition) -> None: ...
 
     def position(self, partition: Partition) -> FetchPosition | None:
@@ -361,6 +366,19 @@ async def test_only_behind_what_is_done_may_be_committed_what_holds_no_records()
     assert positions.done_offset(stream) == 9
 
 
+async def test_what_is_fetched_ahead_is_kept_whatever_stream_there_is() -> None:
+    """It went to a stream that should not have been there any more, and the next acquisition began behind it."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    intake = house.partitions.intake
+    intake.prefetching.begin_at({FIRST: 20})
+    intake.chunk(_one_record(FIRST, 20))
+    house.fetcher.positions[FIRST] = 21
+    assert house.buffer.streams[FIRST].exhausted
+    (kept,) = intake.prefetching.adopt(FIRST, 20) or ()
+    assert not kept.done
+
+
 async def test_a_lull_comes_when_user_code_is_done_with_all_there_is() -> None:
     house = House()
     await house.with_a_record_in_hand(FIRST)
@@ -478,9 +496,9 @@ async def test_fetching_that_has_ended_ends_the_member_and_other_errors_are_rais
     """A member that fetched no more stayed in the group, and held its partitions."""
     house = House()
     once, ended = KafkaError("once"), KafkaError("ended")
-    house.partitions.intake.failed(once, for_good=False)
-    assert (house.failures, house.buffer.error, house.buffer.failed) == ([], once, False)
-    house.partitions.intake.failed(ended, for_good=True)
+    house.partitions.intake.failed(once, FIRST)
+    assert (house.failures, house.buffer.errors.error, house.buffer.errors.for_good) == ([], once, False)
+    house.partitions.intake.failed(ended, None)
     assert house.failures == [ended]
 
 

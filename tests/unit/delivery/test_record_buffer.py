@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any
 
 import pytest
+from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.clock import boot_time
@@ -418,10 +419,24 @@ async def test_what_was_handed_out_is_not_kept(way: str) -> None:
         assert all(len(s.records) == 0 for s in buffer.streams.values() if s not in busy)
 
 
+async def test_an_error_is_raised_for_its_partition_and_until_a_seek_answers_it() -> None:
+    """One that had been answered came once more; and the task of another partition was told of it."""
+    buffer = handout_of(ONE, TWO)
+    for forget in (lambda: buffer.seek(buffer.streams[ONE], 0), lambda: buffer.remove(ONE)):
+        buffer.fail(KafkaError("of one"), ONE)
+        assert buffer.errors.concern(()), "who asks for all is told"
+        assert buffer.errors.concern((ONE, TWO))
+        assert not buffer.errors.concern((TWO,))
+        forget()
+        assert not buffer.errors.concern(())
+    buffer.fail(KafkaError("of all"))
+    buffer.seek(buffer.streams[TWO], 0)
+    assert buffer.errors.concern((TWO,))
+
+
 async def test_a_seek_lets_commits_of_lower_offsets_count_again() -> None:
     buffer = handout_of(ONE, by_hand=True)
     stream = buffer.streams[ONE]
-    assert stream.commits is not None
     buffer.take_many((), None)
     stream.commits.called(3, stream.position, 1.0)
     buffer.seek(stream, 0)

@@ -182,6 +182,18 @@ async def test_a_record_that_is_given_up_is_not_done_and_not_in_hand() -> None:
     assert (stream.done, stream.in_hand) == (2, None)
 
 
+async def test_what_was_given_up_is_not_in_hand_where_the_next_record_cannot_be_handed_out() -> None:
+    """A rebalance with a plain listener waited for it as long as it may."""
+    buffer = handout_of(ONE, value_deserializer=lambda value: 1 // (value == b"0"))
+    stream, told = buffer.streams[ONE], buffer.hand.telling
+    first = buffer.take_one()
+    told.work_on(first)
+    told.give_up(first)
+    with pytest.raises(ZeroDivisionError):
+        buffer.take_one()
+    assert (stream.in_hand, buffer.hand.streams) == (None, [])
+
+
 async def test_the_agent_hears_when_nothing_is_pending_any_more() -> None:
     buffer = handout_of(ONE, TWO)
     owner = Owner()

@@ -200,6 +200,20 @@ async def test_partitions_are_opened_when_all_of_an_events_commands_were_carried
         assert opened == [[Partition(TOPIC, 7), Partition(TOPIC, 8)]], "once"
 
 
+async def test_what_one_event_opens_and_drops_is_not_opened() -> None:
+    """It was opened after it had been dropped. Nobody dropped that stream any more, and what was fetched for the next
+    acquisition went there: the records were skipped."""
+    async with stage() as broker, consumer(broker) as one:
+        agent: Any = one._client.link.need_agent()  # type: ignore[union-attr]
+        sink, lost, kept = agent.driver.sink, Partition(TOPIC, 7), Partition(TOPIC, 8)
+        for partition in (lost, kept):
+            sink.carry_out(c.OpenCommand(partition=partition, acquisition_id=7, offset=0))
+        sink.carry_out(c.DropCommand(partition=lost, acquisition_id=7))
+        sink.carry_out(c.DropCommand(partition=kept, acquisition_id=6))
+        sink.finish(agent.driver.machine)
+        assert [partition for partition in agent.partitions.buffer.streams if partition in (lost, kept)] == [kept]
+
+
 @pytest.mark.parametrize(
     ("spoken", "usable"), [("loadtrim", False), ("loadtrim", True), ("sticky", False), ("", False)]
 )

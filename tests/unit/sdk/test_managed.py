@@ -355,6 +355,7 @@ class StartingAgent(PlayedAgent):
         super().__init__(handout_of(ONE))
         self.listener = SimpleNamespace(target=None, calls=SimpleNamespace(task=None))
         self.condition = SimpleNamespace(over=False)
+        self.topics = SimpleNamespace(subscription=None)
         self.joined = asyncio.Event()
         self.stopped = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from aiokafka.structs import TopicPartition
 from prometheus_client import CollectorRegistry
 
 from loadtrim import Consumer, Settings
+from loadtrim.managed import ManagedConsumer
 from loadtrim.positions import Positions
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
@@ -132,6 +134,7 @@ async def test_a_commit_is_noted_when_it_is_called_not_when_it_is_answered() -> 
 
     link = SimpleNamespace(
         streams={Partition("orders", 0): stream},
+        buffer=None,
         must_own=lambda wanted: None,
         must_subscribe=lambda: None,
         agent=SimpleNamespace(commits=SimpleNamespace(commit=commit)),
@@ -142,7 +145,6 @@ async def test_a_commit_is_noted_when_it_is_called_not_when_it_is_answered() -> 
         await positions.commit({AT: 5})
     with pytest.raises(KafkaError):
         await positions.commit()
-    assert stream.commits is not None
     (first, at), (second, _) = stream.commits.take()
     assert (first, second) == (5, 7)
     assert before <= at <= boot_time()
@@ -154,11 +156,10 @@ async def test_a_commit_of_partitions_that_are_not_owned_says_nothing() -> None:
     def refuse(wanted: object) -> None:
         raise IllegalStateError
 
-    link = SimpleNamespace(streams={Partition("orders", 0): stream}, must_own=refuse, agent=None)
+    link = SimpleNamespace(streams={Partition("orders", 0): stream}, buffer=None, must_own=refuse, agent=None)
     stream.position = 7
     with pytest.raises(IllegalStateError):
         await positions_of(link).commit({AT: 5, TopicPartition("orders", 1): 2})
-    assert stream.commits is not None
     assert not stream.commits.take()
 
 
@@ -234,3 +235,101 @@ async def test_a_record_that_comes_after_a_reset_and_is_given_up_is_not_committe
             await broker.send(TOPIC, 0, b"given up")
             assert (await consumer.getone()).offset == 0
         assert broker.committed(GROUP, TOPIC, 0) == 0
+
+
+async def test_what_user_code_has_committed_itself_is_not_committed_lower_by_auto_commit() -> None:
+    """The last record was in hand still: the next commit, and that of a stop, set the group back to before it."""
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, b"0", b"1", b"2", b"3")
+        async with consumer_of(broker, auto_offset_reset="earliest") as one:
+            async for record in one:
+                await one.commit()
+                if record.offset == 1:
+                    break
+            client = one._client
+            await client.link.run(auto_commit(client.link.need_agent()))
+            assert broker.committed(GROUP, TOPIC, 0) == 2
+            await one.getone()
+            batch = (await one.getmany(timeout_ms=5_000)).popitem()[1]
+            assert [r.offset for r in batch] == [3]
+            await one.commit()
+        assert broker.committed(GROUP, TOPIC, 0) == 4
+
+
+async def auto_commit(agent: Any) -> None:
+    """What is done is committed now, as ``auto_commit_interval_ms`` says."""
+    agent.commits.commit_done()
+    await agent.commits.answered(5.0)
+
+
+async def test_where_user_code_seeks_what_it_had_committed_is_not_done_any_more() -> None:
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, b"0", b"1", b"2", b"3")
+        async with consumer_of(broker, auto_offset_reset="earliest") as one:
+            for _ in range(3):
+                await one.getone()
+            await one.commit()
+            one.seek(AT, 1)
+        assert broker.committed(GROUP, TOPIC, 0) == 1
+
+
+async def test_all_that_is_held_is_sought_where_another_partition_goes_meanwhile() -> None:
+    """An error about the one that had gone left all behind it where they were."""
+    held = {Partition(TOPIC, index): Stream(Partition(TOPIC, index), 1, 5) for index in range(3)}
+    sought: list[tuple[int, int]] = []
+    buffer = SimpleNamespace(seek=lambda stream, offset: sought.append((stream.partition.partition, offset)))
+    agent = SimpleNamespace(buffer=buffer, partitions=SimpleNamespace(seek=None))
+    link = SimpleNamespace(
+        streams=held, stream=held.__getitem__, need_agent=lambda: agent, post=lambda call, *args: None
+    )
+
+    async def offsets(partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        held.pop(Partition(TOPIC, 0), None)
+        return dict.fromkeys(partitions, 7)
+
+    cluster: Any = SimpleNamespace(beginning_offsets=offsets, end_offsets=offsets)
+    positions = Positions(link, cluster, group=GROUP, auto_commit=True)  # type: ignore[arg-type]
+    assert not await positions.seek_to_beginning()
+    assert sought == [(1, 7), (2, 7)]
+    assert await positions.seek_to_end()
+    assert sought == [(1, 7), (2, 7)] * 2
+
+
+async def test_a_subscription_by_names_is_shown_at_once() -> None:
+    """A program that adds topics one by one lost those that no broker had answered for yet."""
+    topics = {TOPIC: 1, "a": 1, "b": 1, f"__loadtrim.{GROUP}": 2}
+    async with memory_broker(topics) as broker, consumer_of(broker) as one:
+        for topic in ("a", "b"):
+            one.subscribe([*one.subscription(), topic])
+        assert one.subscription() == {TOPIC, "a", "b"}
+        one.unsubscribe()
+        assert one.subscription() == set()
+
+
+@pytest.mark.parametrize("when", ["while it is made", "before it can do anything"])
+async def test_what_is_subscribed_while_the_consumer_starts_counts(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another task subscribed while the agent was made: it never heard of it."""
+    async with memory_broker({TOPIC: 1, "a": 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send("a", 0, b"0")
+        one = consumer_of(broker, auto_offset_reset="earliest")
+        client = one._client
+        assert isinstance(client, ManagedConsumer)
+        make = client._make_agent
+
+        async def made() -> Any:
+            agent = await make()
+            if when == "while it is made":
+                one.subscribe(["a"])
+            else:
+                opening = agent.tasks.open
+
+                async def opened() -> None:
+                    agent.subscribe(replace(client.link.subscription, topics=("a",)), None)
+                    await opening()
+
+                monkeypatch.setattr(agent.tasks, "open", opened)
+            return agent
+
+        monkeypatch.setattr(client, "_make_agent", made)
+        async with one:
+            assert (await one.getone()).topic == "a"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiokafka.errors import KafkaError
 
+from loadtrim_agent.common.partition import Partition
+
 from .port import FetchSink
 
 __all__ = ["FetchErrors"]
@@ -22,17 +24,17 @@ class FetchErrors:
         """Give chunks and errors to ``sink`` from now on."""
         self.sink = sink
         if self._broken is not None:
-            sink.failed(self._broken, for_good=True)
+            sink.failed(self._broken, None)
 
     def raise_to_user(self, error: BaseException) -> None:
         """Raise what aiokafka's consumer raises then; nothing more is fetched."""
         ended = KafkaError(f"Unexpected error during data retrieval: {error!r}")
         if self.sink is not None:
-            self.sink.failed(ended, for_good=True)
+            self.sink.failed(ended, None)
         else:
             self._broken = ended
 
-    def tell(self, error: Exception) -> None:
-        """Raise an error in user code; fetching goes on."""
+    def tell(self, error: Exception, partition: Partition) -> None:
+        """Raise an error of a partition in user code; fetching goes on."""
         if self.sink is not None:
-            self.sink.failed(error, for_good=False)
+            self.sink.failed(error, partition)

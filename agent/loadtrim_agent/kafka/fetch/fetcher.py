@@ -413,7 +413,7 @@ class KafkaFetcher:
             )
         except errors.CorruptRecordException as error:
             if not state.ahead:
-                self._errors.tell(error)
+                self._errors.tell(error, state.partition)
             self._rest(state)
             return
         if chunk is None and state.ahead:
@@ -425,7 +425,8 @@ class KafkaFetcher:
                     f"The record at {state.partition}, offset {state.offset}, is larger than the fetch size "
                     f"{self._settings.max_partition_fetch_bytes} and the broker cannot send it. It is skipped. Raise "
                     "max_partition_fetch_bytes, or lower the broker's message.max.bytes."
-                )
+                ),
+                state.partition,
             )
             state.offset += 1
             return
@@ -463,13 +464,13 @@ class KafkaFetcher:
         elif code == errors.OffsetOutOfRangeError.errno:
             if self._settings.auto_offset_reset == "none":
                 at = TopicPartition(*state.partition)
-                self._errors.tell(errors.OffsetOutOfRangeError({at: state.offset}))
+                self._errors.tell(errors.OffsetOutOfRangeError({at: state.offset}), state.partition)
                 self._rest(state)
             else:
                 state.resets.under_way = True
                 self._tasks.spawn(self._reset_offset(state), "reset-offset")
         elif code == errors.TopicAuthorizationFailedError.errno:
-            self._errors.tell(errors.TopicAuthorizationFailedError(state.partition.topic))
+            self._errors.tell(errors.TopicAuthorizationFailedError(state.partition.topic), state.partition)
             self._rest(state)
         else:
             self._rest(state)
@@ -496,7 +497,7 @@ class KafkaFetcher:
                 if error.invalid_metadata:
                     self._client.force_metadata_update()
                 elif not error.retriable:
-                    self._errors.tell(error)
+                    self._errors.tell(error, state.partition)
                 await asyncio.sleep(self._connections.retry_backoff)
                 continue
             if self._states.get(state.partition) is state:

@@ -23,8 +23,8 @@ class FetchSink(Protocol):
     def chunk(self, chunk: Chunk) -> None:
         """One fetch brought this of one partition; it has records for user code."""
 
-    def failed(self, error: Exception, *, for_good: bool) -> None:
-        """An error that ``AIOKafkaConsumer`` would raise in user code; fetching goes on, or has ended ``for_good``."""
+    def failed(self, error: Exception, partition: Partition | None) -> None:
+        """An error that ``AIOKafkaConsumer`` would raise in user code, of one partition; None: fetching has ended."""
 
 
 class Fetcher(Protocol):
