@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -196,7 +196,8 @@ class Consumer:
 
     @coroutine_function
     def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
-        return _next(source_of(self, Consumer, self._client))
+        source = source_of(self, Consumer, self._client)
+        return _next(source.getone(), source)
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -343,9 +344,9 @@ def _warn_if_unclosed(client: Implementation) -> None:
         )
 
 
-async def _next(source: Source) -> ConsumerRecord[Any, Any]:
+async def _next(asked: Awaitable[ConsumerRecord[Any, Any]], source: Source) -> ConsumerRecord[Any, Any]:
     """Await a record of an iteration, which ends where the consumer stops."""
     try:
-        return await next_of(source.getone)
+        return await next_of(asked, source.getone)
     except ConsumerStoppedError:
         raise StopAsyncIteration from None

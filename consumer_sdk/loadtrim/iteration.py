@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Protocol
@@ -15,8 +14,6 @@ from aiokafka.structs import ConsumerRecord
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 
 __all__ = ["Records", "Source", "next_of", "source_of"]
-
-log = logging.getLogger("loadtrim")
 
 
 class Source(Protocol):
@@ -90,13 +87,20 @@ class Records:
         self.__anext__ = _records(self._source, self._begun_by, self._ended, successor).__anext__
 
 
-async def next_of(getone: Callable[[], Awaitable[ConsumerRecord[Any, Any]]]) -> ConsumerRecord[Any, Any]:
-    """Return the next record of an iteration. One that is too large is logged and passed over, as in aiokafka."""
+async def next_of(
+    asked: Awaitable[ConsumerRecord[Any, Any]], getone: Callable[[], Awaitable[ConsumerRecord[Any, Any]]]
+) -> ConsumerRecord[Any, Any]:
+    """Return the next record of an iteration. One that is too large is in the log, and passed over as in aiokafka.
+
+    Args:
+        asked: for it, by the task that works on the records.
+        getone: asks once more.
+    """
     while True:
         try:
-            return await getone()
+            return await asked
         except RecordTooLargeError:
-            log.exception("A record was passed over")
+            asked = getone()
 
 
 async def _records(
@@ -112,12 +116,12 @@ async def _records(
         buffer.hand.iterated_by(begun_by)
     try:
         while True:
-            while buffer is not None and buffer.errors.error is None and not undecided:
+            while buffer is not None and buffer.errors.slot is None and not undecided:
                 record = buffer.take_one()
                 if record is None:
                     break
                 yield record
-            record = await next_of(getone)
+            record = await next_of(getone(), getone)
             if buffer is not None:
                 buffer.hand.iterated_by(begun_by)
                 undecided = buffer.hand.telling.undecided

@@ -12,13 +12,11 @@ __all__ = ["CallErrors"]
 class CallErrors:
     """The error that the user's next call raises; a later one takes its place, but for one that is for good."""
 
-    __slots__ = ("error", "for_good", "partition")
+    __slots__ = ("for_good", "slot")
 
     def __init__(self) -> None:
-        self.error: BaseException | None = None
-        """Agent: raised by the user's next call."""
-        self.partition: Partition | None = None
-        """Agent: whose error that is; None: every one's."""
+        self.slot: tuple[BaseException, Partition | None] | None = None
+        """Agent: the error, and whose it is (None: every one's). In one, for both threads write it."""
         self.for_good = False
         """Agent: every call raises it."""
 
@@ -27,24 +25,28 @@ class CallErrors:
         if not self.for_good:
             # In this order: the user raises what it finds, and forgets it unless that is for good.
             self.for_good = for_good
-            self.partition = partition
-            self.error = error
+            self.slot = (error, partition)
 
     def concern(self, wanted: Collection[Partition]) -> bool:
         """Return whether a call for these partitions raises it; empty: for all."""
-        partition = self.partition
-        return self.error is not None and (not wanted or partition is None or partition in wanted)
+        slot = self.slot
+        return slot is not None and _concerns(slot[1], wanted)
 
     def take(self, wanted: Collection[Partition]) -> BaseException | None:
         """User: return what a call for these partitions raises; forget it, unless it is for good."""
-        error = self.error
-        if error is None or not self.concern(wanted):
+        slot = self.slot
+        if slot is None or not _concerns(slot[1], wanted):
             return None
-        if not self.for_good:
-            self.error = None
-        return error
+        if not self.for_good and self.slot is slot:
+            self.slot = None
+        return slot[0]
 
     def forget(self, partition: Partition) -> None:
         """Forget a partition's error: the user has sought elsewhere in it, or it is not there any more."""
-        if self.partition == partition:
-            self.error = self.partition = None
+        slot = self.slot
+        if slot is not None and slot[1] == partition:
+            self.slot = None
+
+
+def _concerns(partition: Partition | None, wanted: Collection[Partition]) -> bool:
+    return not wanted or partition is None or partition in wanted

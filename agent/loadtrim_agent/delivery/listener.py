@@ -101,7 +101,7 @@ class Listener:
     @target.setter
     def target(self, target: RebalanceListener | None) -> None:
         if target is not self._target:
-            self.held = frozenset()
+            self.held = self._had = frozenset()
         self._target = target
         self._changed.set()
 
@@ -172,10 +172,15 @@ class Listener:
         incremental = isinstance(self._target, IncrementalRebalanceListener)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_TOGETHER_SECONDS if incremental else None):
-                while self.leaving and self._target is not None and self._outcome()[0]:
+                while self.leaving and self._target is not None and self._is_left():
                     self._changed.clear()
                     await self._changed.wait()
                     self._tell_no_more_comes()
+
+    def _is_left(self) -> bool:
+        """Return whether user code has something of a partition that does not go yet."""
+        held, gone = self._outcome()
+        return bool(held or self._had - gone)
 
     def _tell_no_more_comes(self) -> None:
         """At a leave what comes is not told: it goes at once, and nothing waits for a call that would tell of it."""

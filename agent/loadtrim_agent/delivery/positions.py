@@ -53,8 +53,9 @@ class StreamPositions:
         """
         # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
         exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
-        if not stream.commits.by_hand and stream.commits.highest:
-            done = max(stream.commits.highest, done or 0)
+        committed = 0 if stream.commits.by_hand else stream.commits.highest
+        if committed:
+            done = max(committed, done or 0)
         if done is None:
             fetched = self._fetcher.position(stream.partition)
             if fetched is None or fetched.reset is None or not fetched.reset.first:

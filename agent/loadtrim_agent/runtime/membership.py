@@ -430,7 +430,10 @@ class CommandExecutor:
     def _drop(self, command: c.DropCommand) -> None:
         """Drop a partition. One that the same event opened is not opened: its stream would never be dropped."""
         lost = (command.partition, command.acquisition_id)
-        self._opening[:] = [each for each in self._opening if (each.partition, each.acquisition_id) != lost]
+        kept = [each for each in self._opening if (each.partition, each.acquisition_id) != lost]
+        if len(kept) < len(self._opening):
+            self._opening[:] = kept
+            self._agent.partitions.prefetching.drop((command.partition,))
         self._agent.partitions.drop(command)
 
     # -- the group -----------------------------------------------------------------------------------------------

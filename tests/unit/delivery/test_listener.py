@@ -326,6 +326,20 @@ async def test_what_ran_already_when_it_was_subscribed_is_told_to_go(kind: type[
     assert target.calls == [], "once"
 
 
+async def test_a_leave_waits_for_what_a_new_one_was_not_told_of_yet() -> None:
+    """It was called for what was idle, while a record of another partition was in hand."""
+    target = OfAiokafka()
+    listener, _ = listener_of(target)
+    introducing = asyncio.create_task(listener.introduce([ONE, TWO]))
+    listener.leaving = True
+    going = asyncio.create_task(listener.revoked([ONE]))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert target.calls == []
+    await all_told(listener.revoked([TWO]), going, introducing)
+    assert target.calls == [("revoked", {0, 1})]
+
+
 async def test_a_new_one_holds_nothing_yet() -> None:
     first, second = Incremental(), Incremental()
     listener, _ = listener_of(first)

@@ -497,7 +497,7 @@ async def test_fetching_that_has_ended_ends_the_member_and_other_errors_are_rais
     house = House()
     once, ended = KafkaError("once"), KafkaError("ended")
     house.partitions.intake.failed(once, FIRST)
-    assert (house.failures, house.buffer.errors.error, house.buffer.errors.for_good) == ([], once, False)
+    assert (house.failures, house.buffer.errors.slot, house.buffer.errors.for_good) == ([], (once, FIRST), False)
     house.partitions.intake.failed(ended, None)
     assert house.failures == [ended]
 

@@ -206,12 +206,14 @@ async def test_what_one_event_opens_and_drops_is_not_opened() -> None:
     async with stage() as broker, consumer(broker) as one:
         agent: Any = one._client.link.need_agent()  # type: ignore[union-attr]
         sink, lost, kept = agent.driver.sink, Partition(TOPIC, 7), Partition(TOPIC, 8)
+        agent.partitions.prefetching.begin_at({lost: 0, kept: 0})
         for partition in (lost, kept):
             sink.carry_out(c.OpenCommand(partition=partition, acquisition_id=7, offset=0))
         sink.carry_out(c.DropCommand(partition=lost, acquisition_id=7))
         sink.carry_out(c.DropCommand(partition=kept, acquisition_id=6))
         sink.finish(agent.driver.machine)
         assert [partition for partition in agent.partitions.buffer.streams if partition in (lost, kept)] == [kept]
+        assert lost not in agent.partitions.prefetching, "nor fetched any more"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ async def test_each_is_told_once_per_topic_and_code(what: ProtocolCount, caplog:
 async def test_a_count_that_is_no_refusal_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     buffer = RecordBuffer(asyncio.get_running_loop(), asyncio.get_running_loop())
     Refusals(buffer).counted(ProtocolCount.MOVE_REFUSED, 0, FIRST)
-    assert (caplog.messages, buffer.errors.error) == ([], None)
+    assert (caplog.messages, buffer.errors.slot) == ([], None)
 
 
 def refuse_offsets(broker: MemoryBroker) -> list[bool]:

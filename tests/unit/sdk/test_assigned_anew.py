@@ -435,6 +435,19 @@ async def test_a_plain_listener_that_is_subscribed_begins_anew_before_it_is_call
     assert commits.made == [2]
 
 
+async def test_nothing_is_handed_out_between_a_subscription_and_the_first_call_of_its_listener() -> None:
+    """It was set back and handed out before that call, and once more after it."""
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, *(b"%d" % number for number in range(RECORDS)))
+        async with consumer_of(broker, auto_offset_reset="earliest", enable_auto_commit=False) as one:
+            assert [(await one.getone()).offset for _ in range(2)] == [0, 1]
+            listener = Forgets()
+            one.subscribe([TOPIC], listener=listener)
+            assert not one._client._put_aside._coming
+            assert (await one.getone()).offset == 0
+            assert listener.held == 1
+
+
 async def test_a_commit_within_the_call_has_what_goes() -> None:
     """Programs commit in ``on_partitions_revoked`` what they have done."""
     commits = Commits()

@@ -420,14 +420,13 @@ class KafkaFetcher:
             self._rest(state)
             return
         if chunk is None:
-            self._errors.tell(
-                errors.RecordTooLargeError(
-                    f"The record at {state.partition}, offset {state.offset}, is larger than the fetch size "
-                    f"{self._settings.max_partition_fetch_bytes} and the broker cannot send it. It is skipped. Raise "
-                    "max_partition_fetch_bytes, or lower the broker's message.max.bytes."
-                ),
-                state.partition,
+            skipped = (
+                f"The record at {state.partition}, offset {state.offset}, is larger than the fetch size "
+                f"{self._settings.max_partition_fetch_bytes} and the broker cannot send it. It is skipped. Raise "
+                "max_partition_fetch_bytes, or lower the broker's message.max.bytes."
             )
+            log.error(skipped)
+            self._errors.tell(errors.RecordTooLargeError(skipped), state.partition)
             state.offset += 1
             return
         state.offset = chunk.end
