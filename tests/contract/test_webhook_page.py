@@ -80,7 +80,7 @@ async def test_the_server_of_the_page_replaces_what_has_died(tmp_path: Path) -> 
 
         async def replaced() -> None:
             while "replica-2" not in instances(tmp_path):
-                assert await ask(scaler, 1) is Answer.ACCEPTED
+                await ask(scaler, 1)  # a leader asks again, whatever it was answered
 
         await asyncio.wait_for(replaced(), WAIT_SECONDS)
         await scaler.close()
