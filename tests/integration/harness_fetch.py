@@ -39,7 +39,7 @@ class Reads:
         if chunk.refill:
             self.fetcher.refill(chunk.partition)
 
-    def failed(self, error: Exception, *, for_good: bool) -> None:
+    def failed(self, error: Exception, partition: Partition | None) -> None:
         self.errors.append(error)
 
     def offsets(self, partition: int = 0) -> list[int]:
