@@ -62,13 +62,13 @@ class ComingAgain:
         that was acknowledged last counts then.
         """
         while not self._positions.transactional and (left := [stream for stream in left if self._is_to_come(stream)]):
-            called = {stream: _highest(stream) for stream in left}
+            called = {stream: stream.commits.highest for stream in left}
             committed = await self._committed([stream.partition for stream in left])
             if committed is None:
                 return
             for stream in list(left):
                 # User code may commit at any time: what it has committed meanwhile must not be handed out again.
-                if stream.partition in committed and _highest(stream) == called[stream]:
+                if stream.partition in committed and stream.commits.highest == called[stream]:
                     left.remove(stream)
                     self._set_back_to(stream, committed[stream.partition])
 
@@ -102,11 +102,6 @@ class ComingAgain:
                 return None
         await asyncio.sleep(RETRY_SECONDS)
         return {}
-
-
-def _highest(stream: Stream) -> int:
-    """Return the highest offset that user code has committed, or is about to."""
-    return stream.commits.highest
 
 
 def _has_moved(stream: Stream) -> bool:

@@ -192,7 +192,7 @@ async def _go_back(member: Member) -> None:
     for at in sorted(member.consumer.assignment()):
         offset = (await member.consumer.seek_to_committed(at))[at]
         if offset is not None:  # else the group has lost it
-            member.forget(at)
+            member.forget((at,))
             member.world.journal.sought(Partition(*at), offset)
 
 
@@ -217,7 +217,7 @@ class Forgets(ConsumerRebalanceListener):
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         async with self._member.gathered.doing:
-            self._member.forget(*revoked)
+            self._member.forget(revoked)
 
     async def on_partitions_assigned(self, assigned: Any) -> None: ...
 

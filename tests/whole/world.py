@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter, deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -228,11 +229,11 @@ class Member:
         """User code has let go of it; whether it was done is told by the transaction's end."""
         self.in_hand.get(Partition(record.topic, record.partition), {}).pop(record.offset, None)
 
-    def forget(self, *partitions: TopicPartition) -> None:
-        """User code forgets what it has gathered, of these partitions or of all."""
+    def forget(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """User code forgets what it has gathered, of these partitions; None: of all."""
         records, self.gathered.records = self.gathered.records, []
         for record in records:
-            if not partitions or (record.topic, record.partition) in partitions:
+            if partitions is None or (record.topic, record.partition) in partitions:
                 self.dropped(record)
             else:
                 self.gathered.records.append(record)
