@@ -116,7 +116,9 @@ async def _records(
         buffer.hand.iterated_by(begun_by)
     try:
         while True:
-            while buffer is not None and buffer.errors.slot is None and not undecided:
+            while buffer is not None and not undecided:
+                if (errors := buffer.errors).general is not None or errors.of_partitions:
+                    break
                 record = buffer.take_one()
                 if record is None:
                     break

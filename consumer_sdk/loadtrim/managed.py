@@ -147,6 +147,7 @@ class ManagedConsumer:
             with trouble.of_thread(link.thread.ident):
                 link.agent = await link.run(self._make_agent())
                 link.buffer = link.agent.buffer
+                link.buffer.turns.on_change = self._put_aside.look
                 self._watch = AgentWatch(link.agent, link.thread)
                 # User code may have subscribed while the agent was made.
                 link.agent.listener.target = self._listener
@@ -245,10 +246,10 @@ class ManagedConsumer:
         buffer, watch = self._open(wanted, caller)
         await buffer.hand.telling.let_begin(wanted)
         while True:
-            watch.raise_error(wanted)
-            if not wanted:
-                buffer.hand.asked(caller)
             try:
+                watch.raise_error(wanted)
+                if not wanted:
+                    buffer.hand.asked(caller)
                 record = buffer.take_one(wanted)
             except Exception:
                 await asyncio.sleep(0)  # A loop that takes errors for passing ones lets others run.
@@ -283,10 +284,10 @@ class ManagedConsumer:
         deadline = self._user_loop.time() + timeout_ms / 1000 if timeout_ms > 0 else 0.0
         ending = buffer.closing
         while True:
-            watch.raise_error(wanted)
-            if not wanted:
-                buffer.hand.asked(caller)
             try:
+                watch.raise_error(wanted)
+                if not wanted:
+                    buffer.hand.asked(caller)
                 taken = buffer.take_many(wanted, limit)
             except Exception:
                 await asyncio.sleep(0)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import CommitFailedError
+from aiokafka.errors import CommitFailedError, KafkaTimeoutError
 from aiokafka.structs import TopicPartition
 from aiokafka.util import commit_structure_validate
 
@@ -173,10 +173,10 @@ class Positions:
         self._link.post(agent.partitions.seek, stream, offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        return self._seek_all(await self._cluster.beginning_offsets(self._chosen(partitions)))
+        return await self._seek_to(self._cluster.beginning_offsets, partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        return self._seek_all(await self._cluster.end_offsets(self._chosen(partitions)))
+        return await self._seek_to(self._cluster.end_offsets, partitions)
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         committed: dict[TopicPartition, int | None] = {}
@@ -232,6 +232,23 @@ class Positions:
         agent = self._link.need_agent()
         self._link.post(agent.partitions.paused, stream, paused)
         agent.buffer.wake()
+
+    async def _seek_to(
+        self,
+        ends: Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]],
+        partitions: tuple[TopicPartition, ...],
+    ) -> bool:
+        """Seek where the brokers say, but for what was sought or lost while they were asked; return whether all is."""
+        chosen = self._chosen(partitions)
+        before = {p: (stream, stream.seeks) for p in chosen for stream in [self._link.stream(Partition(*p))]}
+        try:
+            offsets = await ends(chosen)
+        except KafkaTimeoutError:
+            return False
+        streams = self._link.streams
+        present = {p for p, (stream, _) in before.items() if streams.get(Partition(*p)) is stream}
+        found = {p: offsets[p] for p in present if p in offsets and before[p][0].seeks == before[p][1]}
+        return self._seek_all(found) and present == set(chosen)
 
     def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """Seek in what is still held of these; return whether that is all."""

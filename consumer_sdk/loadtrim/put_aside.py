@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.subscription import Subscription
 
@@ -34,18 +36,28 @@ class PutAside:
 
     def subscribed(self, subscription: Subscription) -> None:
         """Hand out no record of what is not subscribed any more, before the agent has read the subscription."""
-        aside, streams = self._positions.aside, list(self._link.streams.values())
-        matched = subscription.matches({stream.partition.topic for stream in streams})
-        new = [stream for stream in streams if stream.partition.topic not in matched and stream not in aside]
-        aside.put(new)
-        self._again.go(new)
-        back = [stream for stream in streams if stream.partition.topic in matched and stream in aside]
+        aside, streams = self._positions.aside, self._link.streams
+        matched = self._put(streams, subscription)
+        back = [stream for stream in streams.values() if stream.partition.topic in matched and stream in aside]
         gone = [stream for stream in back if stream in self._positions.gone]
         aside.take_back(stream for stream in back if stream not in self._positions.gone)
         if gone:
             task = asyncio.ensure_future(self._come_again(gone))
             self._coming.add(task)
             task.add_done_callback(self._coming.discard)
+
+    def look(self) -> None:
+        """Hand out no record either of what has come since for the subscription before, which the agent reads soon."""
+        self._put(self._link.streams, self._link.subscription)
+
+    def _put(self, streams: Mapping[Partition, Stream], subscription: Subscription) -> Collection[str]:
+        """Put aside what is not subscribed; return which of the topics are."""
+        aside = self._positions.aside
+        matched = subscription.matches({partition.topic for partition in streams})
+        new = [stream for stream in streams.values() if stream.partition.topic not in matched and stream not in aside]
+        aside.put(new)
+        self._again.go(new)
+        return matched
 
     async def _come_again(self, streams: list[Stream]) -> None:
         async with self._turn:

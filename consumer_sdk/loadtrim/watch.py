@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection
 
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError
@@ -22,10 +23,17 @@ AGENT_SILENT_SECONDS = 5.0
 """The agent's loop turns every second; silent for longer, something is wrong with it."""
 
 
+SOUGHT_NEXT_SECONDS = 0.1
+"""For this long after a call has raised that a partition has no offset, calls look at the others. Source: aiokafka
+looks again after its ``retry_backoff_ms``."""
+
+
 class AgentWatch:
     """Looked at by every call that asks for records; runs in the user's thread."""
 
     def __init__(self, agent: Agent, thread: AgentThread) -> None:
+        self._raised_at: dict[Partition, float] = {}
+        """Partition without an offset -> when a call raised that last (boot clock)."""
         self._agent = agent
         self._buffer: RecordBuffer = agent.buffer
         self._thread = thread
@@ -53,15 +61,20 @@ class AgentWatch:
             # The agent's frames in its traceback still run: what clears them (`unittest` does) would end the agent.
             raise error.with_traceback(None)
         without_offset = self._agent.partitions.without_offset
-        if without_offset:
+        if without_offset or self._raised_at:
             self._raise_without_offset(without_offset, wanted)
 
     def _raise_without_offset(self, partitions: Collection[Partition], wanted: Collection[Partition]) -> None:
+        now = boot_time()
+        self._raised_at = {p: at for p, at in self._raised_at.items() if p in partitions}
         for partition in sorted(partitions):
+            if now - self._raised_at.get(partition, -math.inf) < SOUGHT_NEXT_SECONDS:
+                continue
             stream = self._buffer.streams.get(partition)
             sought = stream is not None and stream.seeking  # the agent will hear of it in a moment
             if (not wanted or partition in wanted) and not sought:
-                self._buffer.asked(boot_time(), wanted)
+                self._raised_at[partition] = now
+                self._buffer.asked(now, wanted)
                 raise NoOffsetForPartitionError(TopicPartition(*partition))
 
     def raise_if_died(self) -> None:

@@ -10,43 +10,49 @@ __all__ = ["CallErrors"]
 
 
 class CallErrors:
-    """The error that the user's next call raises; a later one takes its place, but for one that is for good."""
+    """Errors that the user's next calls raise: one of each partition, and one of all. A later one takes its place.
 
-    __slots__ = ("for_good", "slot")
+    Both threads change what is here, each change in one step of the interpreter.
+    """
+
+    __slots__ = ("for_good", "general", "of_partitions")
 
     def __init__(self) -> None:
-        self.slot: tuple[BaseException, Partition | None] | None = None
-        """Agent: the error, and whose it is (None: every one's). In one, for both threads write it."""
+        self.general: BaseException | None = None
+        """The error of every partition."""
+        self.of_partitions: dict[Partition, BaseException] = {}
         self.for_good = False
-        """Agent: every call raises it."""
+        """Agent: every call raises the error of all."""
 
     def put(self, error: BaseException, partition: Partition | None, *, for_good: bool) -> None:
         """Agent: have an error raised, unless every call raises one already."""
-        if not self.for_good:
-            # In this order: the user raises what it finds, and forgets it unless that is for good.
-            self.for_good = for_good
-            self.slot = (error, partition)
+        if self.for_good:
+            return
+        if partition is not None:
+            self.of_partitions[partition] = error
+            return
+        # In this order: the user raises what it finds, and forgets it unless that is for good.
+        self.for_good = for_good
+        self.general = error
 
     def concern(self, wanted: Collection[Partition]) -> bool:
-        """Return whether a call for these partitions raises it; empty: for all."""
-        slot = self.slot
-        return slot is not None and _concerns(slot[1], wanted)
+        """Return whether a call for these partitions raises one; empty: for all."""
+        return self.general is not None or any(not wanted or p in wanted for p in list(self.of_partitions))
 
     def take(self, wanted: Collection[Partition]) -> BaseException | None:
         """User: return what a call for these partitions raises; forget it, unless it is for good."""
-        slot = self.slot
-        if slot is None or not _concerns(slot[1], wanted):
-            return None
-        if not self.for_good and self.slot is slot:
-            self.slot = None
-        return slot[0]
+        error = self.general
+        if error is not None:
+            if not self.for_good and self.general is error:
+                self.general = None
+            return error
+        for partition in list(self.of_partitions):
+            if not wanted or partition in wanted:
+                error = self.of_partitions.pop(partition, None)
+                if error is not None:
+                    return error
+        return None
 
     def forget(self, partition: Partition) -> None:
         """Forget a partition's error: the user has sought elsewhere in it, or it is not there any more."""
-        slot = self.slot
-        if slot is not None and slot[1] == partition:
-            self.slot = None
-
-
-def _concerns(partition: Partition | None, wanted: Collection[Partition]) -> bool:
-    return not wanted or partition is None or partition in wanted
+        self.of_partitions.pop(partition, None)

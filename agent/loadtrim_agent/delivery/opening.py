@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from aiokafka.errors import KafkaError, NoOffsetForPartitionError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, NoOffsetForPartitionError, TopicAuthorizationFailedError
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.tasks import Spawner
+from loadtrim_agent.kafka.connections import UNREACHABLE
 from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
@@ -114,6 +115,7 @@ class PartitionOpener:
         """The acquisition is lost: if it is still to be opened, it is not opened any more."""
         if self._is_current(partition, acquisition_id):
             del self._opening[partition]
+            self._parts.buffer.errors.forget(partition)
             self.user_sought(partition, None)
             self._intake.prefetching.drop((partition,))
 
@@ -150,16 +152,19 @@ class PartitionOpener:
             self._parts.tasks.spawn(self._open_sought(command, to), "open-sought")
 
     async def _start_offset(self, command: c.OpenCommand) -> int | Sought | None:
-        while command.offset is None:
+        """Return where to begin; None: the acquisition is lost. A leader that is away holds up its partition only."""
+        while command.offset is None and self._is_current(command.partition, command.acquisition_id):
             try:
                 return await self._parts.fetcher.reset_offset(command.partition)
             except NoOffsetForPartitionError:
                 current = self._is_current(command.partition, command.acquisition_id)
                 return self._let_seek(command) if current else None
-            except (KafkaError, OSError, TimeoutError) as error:
-                if not getattr(error, "retriable", False) and not isinstance(error, (OSError, TimeoutError)):
-                    self._parts.agent.raise_to_user(error)
-                    return None
+            except TopicAuthorizationFailedError as error:
+                self._parts.agent.raise_to_user(error)
+                return None
+            except UNREACHABLE as error:
+                if isinstance(error, KafkaError) and not (error.retriable or isinstance(error, KafkaTimeoutError)):
+                    self._parts.buffer.fail(error, command.partition)
                 await asyncio.sleep(self._parts.retry_backoff)
         return command.offset
 

@@ -88,6 +88,7 @@ class StreamStops:
 
     def _settle(self, stream: Stream) -> None:
         if not self._is_stopped(stream):
+            stream.revoked = False  # also where the listener that was told to let it go has gone meanwhile
             stream.running = True
             self._buffer.wake()
         elif stream.in_hand is None:

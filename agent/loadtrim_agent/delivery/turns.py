@@ -7,7 +7,7 @@ stream whose next record is oldest (:mod:`.oldest_first`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from loadtrim_agent.common.partition import Partition
 
@@ -26,6 +26,8 @@ class TurnOrder:
         """Agent: all streams, a new mapping at each change."""
         self.ordered: dict[Partition, Stream] = {}
         """User: the streams that the order was made of last."""
+        self.on_change: Callable[[], None] = _nothing
+        """User: called when other streams are present, before records of them are handed out."""
         self.left_in_slice = SLICE_RECORDS
         """User: records of the present stream before the next one's turn."""
         self.bounds = Bounds()
@@ -79,6 +81,7 @@ class TurnOrder:
             self._turn = deque(s for s in self._turn if streams.get(s.partition) is s)
             self.ordered = streams
             self.left_in_slice = SLICE_RECORDS
+            self.on_change()
         for stream in fed:
             if not stream.queued and streams.get(stream.partition) is stream:
                 stream.queued = True
@@ -183,3 +186,7 @@ class TurnOrder:
                 turn.remove(stream)
                 turn.appendleft(stream)
                 self.left_in_slice = SLICE_RECORDS
+
+
+def _nothing() -> None:
+    pass

@@ -11,9 +11,10 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+from aiokafka.errors import for_code
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
@@ -64,6 +65,11 @@ IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
 """The broker is asked this often about partitions without an owner. Chosen."""
+UNOWNED_SECONDS_MAX = 1.0
+"""A decision waits for this long, then it counts what was known before. Chosen: it takes milliseconds."""
+TELL_SECONDS_MAX = 2.0
+"""The next decision waits for this long until a record of this one is in the control topic. It takes milliseconds;
+where a broker is away it is tried for 40 s. Chosen."""
 
 
 class _Advised(NamedTuple):
@@ -237,14 +243,27 @@ class GroupView:
             self._unowned = {}
         elif boot_time() - self._unowned_looked_at > UNOWNED_LOOK_SECONDS:
             self._unowned_looked_at = boot_time()
-            fetched = await self._group.requests.committed(unowned, stable=False)
-            if fetched.code == 0:
-                ends = await self._group.queries.end_offsets([TopicPartition(*p) for p in unowned])
-                self._unowned = {
-                    p: max(0, int(ends[TopicPartition(*p)]) - offset)
-                    for p, offset in fetched.offsets.items()
-                    if offset >= 0
-                }
+            try:
+                async with asyncio.timeout(UNOWNED_SECONDS_MAX):
+                    self._unowned = await self._waiting(unowned)
+            except UNREACHABLE as error:
+                log.debug("What waits in partitions without an owner is not known (%r); deciding without.", error)
+
+    async def _waiting(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """Ask the broker how many records wait in these.
+
+        Raises:
+            KafkaError, OSError, TimeoutError: it cannot be told now.
+        """
+        fetched = await self._group.requests.committed(partitions, stable=False)
+        if fetched.code:
+            raise for_code(fetched.code)(f"committed offsets of {len(partitions)} partitions")
+        ends = await self._group.queries.end_offsets([TopicPartition(*p) for p in partitions])
+        return {
+            p: max(0, int(ends[at]) - offset)
+            for p, offset in fetched.offsets.items()
+            if offset >= 0 and (at := TopicPartition(*p)) in ends
+        }
 
 
 class LeaderLoop:
@@ -309,6 +328,7 @@ class LeaderLoop:
         # Members drop plans of an older generation, so what was told in one has to be told again.
         self._victims = None
         if leads and self._task is None:
+            self.last, self._replay_since = None, 0.0  # of an earlier leadership, which was long ago perhaps
             self._task = self._tasks.spawn_contained(self._guarded(), "leading")
         elif not leads:
             self.stop()
@@ -318,6 +338,7 @@ class LeaderLoop:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+            self._metrics.leader(False)
             self._view.requested = None
             self._reconciler.want(None)
 
@@ -443,28 +464,42 @@ class LeaderLoop:
     async def _act(self, control: ControlLog, decision: DecisionRecord, state: GroupState) -> None:
         self._log(decision, state)
         self.last = decision
-        await control.publish(decision, sequence=decision.sequence)
-        if decision.moves or decision.victims or self._victims != ():
+        self._show(decision, state)
+        if self._config.asks:
+            self._ask(decision, state)
+        await self._within_time(lambda: control.publish(decision, sequence=decision.sequence), "publish")
+        if self._is_current(decision) and (decision.moves or decision.victims or self._victims != ()):
             # Also where nobody is to go any more: members keep draining until they are told, by an earlier leader too.
             self._view.advised(decision)
-            written = await control.write(
-                PlanRecord(
-                    group=decision.group,
-                    member=decision.member,
-                    at=decision.at,
-                    generation=decision.generation,
-                    sequence=decision.sequence,
-                    moves=decision.moves,
-                    victims=decision.victims,
-                )
-            )
-            self._victims = decision.victims if written else None
+            written = await self._within_time(lambda: control.write(_plan_record(decision)), "write-plan")
+            if self._is_current(decision):
+                self._victims = decision.victims if written else None
+
+    def _is_current(self, decision: DecisionRecord) -> bool:
+        """Return whether it is of this generation: members drop plans of an older one."""
+        return decision.generation == self._group.snapshot().generation
+
+    async def _within_time(self, write: Callable[[], Awaitable[bool]], name: str) -> bool:
+        """Write something, and return whether it is known to be there; the write may go on after this."""
+        outcome: list[bool] = []
+
+        async def note() -> None:
+            outcome.append(await write())
+
+        task = self._tasks.spawn_contained(note(), name)
+        if task is not None:
+            try:
+                await asyncio.wait({task}, timeout=TELL_SECONDS_MAX)
+            except asyncio.CancelledError:
+                task.cancel()
+                raise
+        return outcome == [True]
+
+    def _show(self, decision: DecisionRecord, state: GroupState) -> None:
         self._metrics.replicas("wanted", decision.replicas_wanted)
         self._metrics.replicas("actual", decision.replicas_actual)
         self._metrics.replicas("max", most_replicas(state, self._config))
         self._metrics.unowned(sum(owner is None for owner in state.owners.values()))
-        if self._config.asks:
-            self._ask(decision, state)
 
     def _ask(self, decision: DecisionRecord, state: GroupState) -> None:
         wish = scale_request(decision, state, self._config)
@@ -496,6 +531,18 @@ class LeaderLoop:
         log.log(level, "Plan %d: %s", decision.sequence, decision_line(decision, state.instances))
         for complaint in self.instances.new_complaints(state.members):
             log.warning("%s: %s", decision.group, complaint)
+
+
+def _plan_record(decision: DecisionRecord) -> PlanRecord:
+    return PlanRecord(
+        group=decision.group,
+        member=decision.member,
+        at=decision.at,
+        generation=decision.generation,
+        sequence=decision.sequence,
+        moves=decision.moves,
+        victims=decision.victims,
+    )
 
 
 def _gist(decision: DecisionRecord) -> tuple[object, ...]:

@@ -114,11 +114,12 @@ class PeerWork:
             self._came[-1] = (self._came[-1][0], self._came[-1][1] + seconds)
         else:
             self._came.append((at, seconds))
+            # Here, for a member that slices nothing is asked for no peers.
+            while self._came[0][0] < at - KNOWN_SECONDS:
+                self._came.popleft()
 
     def peers(self, group: GroupNow) -> list[Peer]:
         """Return the members that may be given work now."""
-        while self._came and self._came[0][0] < group.now - KNOWN_SECONDS:
-            self._came.popleft()
         found, promised = [], _promised(group)
         for member in sorted(self._members):
             told = self._told.get(member)

@@ -19,7 +19,10 @@ from .group_config import RETRIABLE, Code
 
 __all__ = ["CommitFailure", "CommitOutcome", "CommitQueue", "failure_of"]
 
-_SENT_AGAIN = RETRIABLE | {Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS}
+_REBALANCE = frozenset({Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS})
+_PASSING = RETRIABLE | {Code.UNKNOWN_TOPIC_OR_PARTITION, Code.REQUEST_TIMED_OUT}
+"""Among them that a coordinator has just started and knows no topic yet, and that a follower of its log is away."""
+_SENT_AGAIN = _PASSING | _REBALANCE
 
 
 class CommitFailure(enum.StrEnum):
@@ -40,7 +43,7 @@ def failure_of(codes: Collection[int]) -> CommitFailure | None:
     failed = set(codes) - {Code.NONE}
     if not failed:
         return None
-    if failed <= _SENT_AGAIN - RETRIABLE:
+    if failed <= _REBALANCE:
         return CommitFailure.REBALANCE
     if failed <= _SENT_AGAIN:
         return CommitFailure.COORDINATOR

@@ -32,7 +32,7 @@ from loadtrim_agent.kafka.subscription import TopicWatch
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
-from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, Code, GroupConfig
+from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, RETRIABLE, Code, GroupConfig
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
@@ -224,6 +224,7 @@ class UserCommits:
         self._pending: dict[int, asyncio.Future[int]] = {}
         """Request number -> the broker's code. Invariant: only requests that user code waits for."""
         self._numbers = 0
+        self._closed = False
 
     async def run_auto_commit(self, every_seconds: float) -> None:
         """Commit for ever what is done."""
@@ -308,6 +309,7 @@ class UserCommits:
 
     def close(self) -> None:
         """Nothing is committed any more: who waits is told so."""
+        self._closed = True
         for waiting in self._pending.values():
             if not waiting.done():
                 waiting.set_result(int(Code.UNKNOWN_MEMBER_ID))
@@ -318,20 +320,20 @@ class UserCommits:
             await asyncio.wait(self._pending.values(), timeout=timeout_seconds)
 
     async def committed(self, partitions: Collection[Partition]) -> dict[Partition, int | None]:
-        """The group's committed offsets, None where there is none.
+        """The group's committed offsets, None where there is none; waits for a coordinator that moves.
 
         A user who reads committed records only is told of no offset that an open transaction may still change: as the
         Java client does, this waits for the transaction's end, for at most ``request_timeout_ms``.
 
         Raises:
-            KafkaError: the broker refused, or cannot be reached. KafkaTimeoutError: a transaction stays open.
+            KafkaError: the broker refused. KafkaTimeoutError: a transaction stays open.
         """
         loop, config = asyncio.get_running_loop(), self._driver.config
         stable = self._committed_timeout is not None
         deadline = loop.time() + (self._committed_timeout or 0.0)
         fetched = await self._requests.committed(partitions, stable=stable)
-        while fetched.unstable:
-            if loop.time() >= deadline:
+        while fetched.unstable or (fetched.code in RETRIABLE and not self._closed):
+            if fetched.unstable and loop.time() >= deadline:
                 names = ", ".join(f"{topic}-{index}" for topic, index in sorted(fetched.unstable))
                 raise KafkaTimeoutError(
                     f"A committed offset of {names} is part of a transaction that is still open. Commit or abort it "

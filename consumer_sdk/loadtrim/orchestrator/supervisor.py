@@ -386,20 +386,38 @@ class Supervisor:
                 self._kill(instance, f"did not end within {self.config.stop_seconds:g} s")
 
     def _reconcile(self, now: float) -> None:
-        victims = self._victims()
-        for instance in self.instances:
-            if self._stopping:
+        if self._stopping:
+            for instance in self.instances:
                 self._end(instance, now, "everything ends")
-            elif instance.name in victims:
-                self._end(instance, now, "named by the plan")
-        kept = [each for each in self._instances.values() if each.phase in (Phase.WAITING, Phase.RUNNING)]
+        else:
+            self._end_victims(now)
+        kept = self._kept()
         for _ in range(self.wanted - len(kept)):
             self._add(now)
         self._begun = True
         self._shed(now, kept, len(kept) - self.wanted)
 
+    def _kept(self) -> list[Instance]:
+        return [each for each in self.instances if each.phase in (Phase.WAITING, Phase.RUNNING)]
+
+    def _end_victims(self, now: float) -> None:
+        """End what all groups name, and of what only some of them name as many as are too much.
+
+        An instance may have consumers of several groups. One that replaces it would join them all.
+        """
+        by_all = set.intersection(*self._named()) if self._plans else set()
+        by_some = self._victims() - by_all
+        for instance in [each for each in self._kept() if each.name in by_all]:
+            self._end(instance, now, "named by the plan")
+        surplus = len(self._kept()) - self.wanted
+        for instance in [each for each in self._kept() if each.name in by_some][: max(surplus, 0)]:
+            self._end(instance, now, "named by the plan of one group, and more than the others want")
+
+    def _named(self) -> list[set[str]]:
+        return [set(accepted.request.victims) for accepted in self._plans.values()]
+
     def _victims(self) -> set[str]:
-        return {name for accepted in self._plans.values() for name in accepted.request.victims}
+        return set().union(*self._named())
 
     def _shed(self, now: float, kept: list[Instance], surplus: int) -> None:
         """End what is too much: newest first, those that do not run yet before those that do."""

@@ -8,7 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaError, NoOffsetForPartitionError
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NoOffsetForPartitionError,
+    UnknownError,
+)
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
@@ -497,7 +503,8 @@ async def test_fetching_that_has_ended_ends_the_member_and_other_errors_are_rais
     house = House()
     once, ended = KafkaError("once"), KafkaError("ended")
     house.partitions.intake.failed(once, FIRST)
-    assert (house.failures, house.buffer.errors.slot, house.buffer.errors.for_good) == ([], (once, FIRST), False)
+    errors = house.buffer.errors
+    assert (house.failures, errors.of_partitions, errors.for_good) == ([], {FIRST: once}, False)
     house.partitions.intake.failed(ended, None)
     assert house.failures == [ended]
 
@@ -742,3 +749,75 @@ async def test_what_is_lost_has_no_bound() -> None:
     house.partitions.bind(c.BoundCommand(partition=FIRST, acquisition_id=1, until=9))
     house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
     assert not house.buffer.turns.bounds.until
+
+
+def _answers(house: House, *answers: int | Exception) -> None:
+    """The brokers answer so, one after the other, where a partition begins."""
+    left = list(answers)
+
+    async def reset_offset(partition: Partition) -> int:
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    house.fetcher.reset_offset = reset_offset  # type: ignore[method-assign]
+
+
+@pytest.mark.looptime
+async def test_a_leader_that_is_away_for_long_holds_up_its_partition_only() -> None:
+    """No answer within ``request_timeout_ms`` ended the whole consumer, for good."""
+    house = House()
+    house.calls.returns.set()
+    _answers(house, KafkaTimeoutError("no answer in 40 s"), LeaderNotAvailableError(), 7)
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=None)])
+    await house.until_opened(FIRST)
+    assert (house.failures, house.fetcher.taken) == ([], {FIRST: 7})
+    assert not house.buffer.errors.concern(()), "it passes, and nobody is troubled"
+
+
+@pytest.mark.looptime
+async def test_a_start_that_a_broker_cannot_tell_is_raised_and_asked_for_again() -> None:
+    house = House()
+    _answers(house, UnknownError("the broker's log says why"), 7)
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=None)])
+    await house.until_opened(FIRST)
+    assert (house.failures, house.fetcher.taken) == ([], {FIRST: 7})
+    assert isinstance(house.buffer.errors.take((FIRST,)), UnknownError)
+
+
+@pytest.mark.looptime
+async def test_the_start_of_what_is_lost_meanwhile_is_not_asked_for_again() -> None:
+    house = House()
+    asked: list[Partition] = []
+
+    async def reset_offset(partition: Partition) -> int:
+        asked.append(partition)
+        house.changed.set()
+        raise UnknownError("for ever")
+
+    house.fetcher.reset_offset = reset_offset  # type: ignore[method-assign]
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=None)])
+    await house.until(lambda: bool(asked))
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
+    before = len(asked)
+    await asyncio.sleep(10.0)
+    assert len(asked) == before
+    assert not house.buffer.errors.concern(()), "its errors are nobody's any more"
+    assert all(task.done() for task in house.tasks)
+
+
+async def test_what_runs_again_when_its_listener_has_gone_is_told_to_the_next_one() -> None:
+    """It counted as told to go, so that the next listener never heard of it."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.buffer.streams[FIRST]
+    house.calls.returns.clear()
+    assert house.buffer.take_one() is None
+    house.partitions.stop(c.StopCommand(partition=FIRST, acquisition_id=1))
+    await house.until(lambda: bool(house.calls.revoked))
+    house.partitions.listener.target = None
+    house.calls.returns.set()
+    await house.until(lambda: any(isinstance(event, e.DrainedEvent) for event in house.events))
+    house.partitions.resume(c.ResumeCommand(partition=FIRST, acquisition_id=1))
+    assert (stream.running, stream.revoked) == (True, False)

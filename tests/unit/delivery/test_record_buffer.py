@@ -434,6 +434,23 @@ async def test_an_error_is_raised_for_its_partition_and_until_a_seek_answers_it(
     assert buffer.errors.concern((TWO,))
 
 
+async def test_errors_of_two_partitions_are_both_raised() -> None:
+    """The later one took the place of the other."""
+    buffer = handout_of(ONE, TWO)
+    buffer.fail(KafkaError("of ONE"), ONE)
+    buffer.fail(KafkaError("of TWO"), TWO)
+    buffer.fail(KafkaError("of all"))
+    raised = [buffer.errors.take(wanted) for wanted in ((TWO,), (TWO,), (TWO,), (), ())]
+    assert [error and str(error) for error in raised] == [
+        "KafkaError: of all",
+        "KafkaError: of TWO",
+        None,
+        "KafkaError: of ONE",
+        None,
+    ]
+    assert not buffer.errors.concern(())
+
+
 async def test_a_seek_lets_commits_of_lower_offsets_count_again() -> None:
     buffer = handout_of(ONE, by_hand=True)
     stream = buffer.streams[ONE]

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiokafka.errors import KafkaTimeoutError
 from msgspec import structs
 from prometheus_client import CollectorRegistry
 
@@ -221,7 +222,7 @@ async def test_the_first_plan_of_a_leader_is_written_also_where_there_is_nothing
         return through
 
     control: Any = SimpleNamespace(write=write, publish=_ignore)
-    snapshot = SimpleNamespace(assignment={}, member="a")
+    snapshot = SimpleNamespace(assignment={}, member="a", generation=1)
     group: Any = SimpleNamespace(snapshot=lambda: snapshot)
     silent: Any = SimpleNamespace(
         leader=_ignore_now, replicas=_ignore_now, unowned=_ignore_now, want=_ignore_now, observed=_ignore_now
@@ -263,23 +264,135 @@ async def test_what_a_leader_decides_about_is_shown() -> None:
     """The alerts on lag at the maximum and on partitions without an owner read these."""
     registry = CollectorRegistry()
     control: Any = SimpleNamespace(write=_ignore, publish=_ignore)
-    group: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(assignment={}, member="a"))
+    group: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(assignment={}, member="a", generation=1))
     boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
     config = PlanConfig(group="g", max_replicas=4, can_scale=False)
-    metrics, silent = Metrics(registry, "g", "c", 1.0), SimpleNamespace()
-    leader = LeaderLoop(config, {}, group, Instances("a"), metrics, silent, boundary, AgentTasks(silent, boundary))
+    metrics, silent = Metrics(registry, "g", "c", 1.0), SimpleNamespace(want=_ignore_now)
+    tasks: Any = SimpleNamespace(spawn_contained=_spawn)
+    leader = LeaderLoop(config, {}, group, Instances("a"), metrics, silent, boundary, tasks)
+    leader.set_leader(True)
     decision = DecisionRecord(
         group="g", member="a", at=T, generation=1, sequence=1, outcome="none", reason="",
         replicas_wanted=3, replicas_actual=2,
     )  # fmt: skip
     owners = {partition(number): "a" if number < 4 else None for number in range(6)}
     await leader._act(control, decision, replace(STATE, owners=owners))
-    shown = {
-        state: registry.get_sample_value("loadtrim_replicas", {"group": "g", "state": state})
-        for state in ("wanted", "actual", "max")
-    }
-    assert shown == {"wanted": 3, "actual": 2, "max": 4}
+
+    def shown() -> dict[str, float | None]:
+        return {
+            state: registry.get_sample_value("loadtrim_replicas", {"group": "g", "state": state})
+            for state in ("wanted", "actual", "max")
+        }
+
+    assert shown() == {"wanted": 3, "actual": 2, "max": 4}
     assert registry.get_sample_value("loadtrim_partitions_unowned", {"group": "g"}) == 2
+    leader.stop()
+    assert set(shown().values()) == {None}, "it has left: a process that hangs would show them for ever"
+    assert registry.get_sample_value("loadtrim_leader", {"group": "g", "client_id": "c"}) == 0
+
+
+class Wishes:
+    """Stands for the reconciler: what was asked for, in order."""
+
+    def __init__(self) -> None:
+        self.replicas: list[int] = []
+
+    def observed(self, *_: object) -> None:
+        pass
+
+    def want(self, request: Any) -> None:
+        if request is not None:
+            self.replicas.append(request.replicas)
+
+
+async def leading(control: Any, snapshot: Any, **queries: Any) -> tuple[LeaderLoop, Wishes, Any]:
+    """A leader of a group with a control topic like this, and its tasks."""
+    boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
+    silent: Any = SimpleNamespace(leader=_ignore_now, replicas=_ignore_now, unowned=_ignore_now)
+    group: Any = SimpleNamespace(snapshot=lambda: snapshot, **queries)
+    wishes: Any = Wishes()
+    tasks = AgentTasks(silent, boundary)
+    await tasks.open()
+    leader = LeaderLoop(CONFIG, {}, group, Instances("a"), silent, wishes, boundary, tasks)  # type: ignore[arg-type]
+    return leader, wishes, tasks
+
+
+def wants(replicas: int, sequence: int = 1) -> DecisionRecord:
+    return DecisionRecord(
+        group="g", member="a", at=T, generation=1, sequence=sequence, outcome="scale", reason="",
+        replicas_wanted=replicas, replicas_actual=1, state={"wanted": float(replicas)},
+    )  # fmt: skip
+
+
+@pytest.mark.looptime
+async def test_replicas_are_asked_for_while_the_control_topic_takes_nothing() -> None:
+    """Each record is tried for 40 s; so late was the request, and the next decision."""
+    control: Any = SimpleNamespace(write=_never, publish=_never)
+    leader, wishes, tasks = await leading(control, SimpleNamespace(assignment={}, member="a", generation=1))
+    async with asyncio.timeout(5.0):
+        await leader._act(control, wants(3), replace(STATE, owners={partition(number): "a" for number in range(3)}))
+    assert wishes.replicas == [3]
+    assert leader._victims is None, "the next decision writes its plan again"
+    await tasks.close()
+
+
+async def test_a_plan_of_the_generation_before_is_not_written_and_counts_for_nothing() -> None:
+    snapshot = SimpleNamespace(assignment={}, member="a", generation=1)
+    written: list[Any] = []
+
+    async def publish(*_: object, **__: object) -> bool:
+        snapshot.generation += 1
+        return True
+
+    async def write(record: Any) -> bool:
+        written.append(record)
+        snapshot.generation += 1
+        return True
+
+    control: Any = SimpleNamespace(write=write, publish=publish)
+    leader, _, tasks = await leading(control, snapshot)
+    await leader._act(control, wants(3), STATE)
+    assert written == []
+    control.publish = _ignore
+    snapshot.generation = 1
+    await leader._act(control, wants(3), STATE)
+    assert (len(written), leader._victims) == (1, None), "it was of the generation that had gone meanwhile"
+    await tasks.close()
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("how", ["never", "refused", "left out"])
+async def test_what_waits_without_an_owner_holds_no_decision_up(how: str) -> None:
+    """Each look was tried for 40 s, and its end broke planning, which forgot what was reported."""
+    entries = {"a": MemberEntry(attempt=1, topics=("t",), owns=())}
+    snapshot = SimpleNamespace(
+        assignment=SimpleNamespace(members=entries), owners={}, partition_counts={"t": 1}, member="a", generation=1
+    )
+
+    async def end_offsets(partitions: Any) -> Any:
+        if how == "never":
+            await asyncio.get_running_loop().create_future()
+        if how == "refused":
+            raise KafkaTimeoutError("no answer in time")
+        return {}
+
+    async def committed(partitions: Any, **_: object) -> Any:
+        return SimpleNamespace(code=0, offsets=dict.fromkeys(partitions, 7))
+
+    group: Any = SimpleNamespace(
+        snapshot=lambda: snapshot,
+        queries=SimpleNamespace(end_offsets=end_offsets),
+        requests=SimpleNamespace(committed=committed),
+    )
+    view = GroupView(group, Instances("a"))
+    async with asyncio.timeout(5.0):
+        await view.look_at_unowned()
+    assert view._unowned == {}
+
+
+async def _never(*_: object, **__: object) -> bool:
+    await asyncio.get_running_loop().create_future()
+    return False
 
 
 async def _ignore(*_: object, **__: object) -> None:
@@ -290,6 +403,8 @@ def _ignore_now(*_: object, **__: object) -> None:
     return None
 
 
-def _spawn(coroutine: Any, _: str) -> Any:
+def _spawn(coroutine: Any, name: str) -> Any:
+    if name != "leading":
+        return asyncio.create_task(coroutine)
     coroutine.close()
     return SimpleNamespace(cancel=lambda: None)

@@ -52,6 +52,14 @@ def entered(*told: LoadRecord, at: float = 100.0) -> PeerWork:
     return work
 
 
+def test_what_came_is_forgotten_also_where_nobody_asks_for_peers() -> None:
+    """It grew by up to 20 entries a second in a member that never slices."""
+    work = entered()
+    for second in range(1000):
+        work.came(float(second), 0.1)
+    assert len(work._came) <= 11
+
+
 def peers(work: PeerWork, now: float = 100.1, *promises: PromiseRecord, **fields: Any) -> dict[str, Peer]:
     group: dict[str, Any] = {
         "now": now,

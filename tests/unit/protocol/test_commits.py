@@ -108,9 +108,18 @@ def test_refused_around_a_barrier_is_sent_again_in_the_next_generation(q: Queue)
 
 
 @pytest.mark.parametrize(
-    "code", [Code.REBALANCE_IN_PROGRESS, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR, Code.DISCONNECTED]
+    "code",
+    [
+        Code.REBALANCE_IN_PROGRESS,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.NOT_COORDINATOR,
+        Code.DISCONNECTED,
+        Code.REQUEST_TIMED_OUT,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
 )
 def test_refused_for_now_waits_a_moment(q: Queue, code: Code) -> None:
+    """A follower that was away, or a coordinator that had just started, ended a commit for good."""
     q.want(p0=5)
     q.answer(q.send(), code)
     assert q.send() is None
@@ -195,6 +204,7 @@ def test_numbers_go_on_in_the_next_queue(q: Queue) -> None:
         ((Code.ILLEGAL_GENERATION,), CommitFailure.REBALANCE),
         ((Code.ILLEGAL_GENERATION, Code.DISCONNECTED), CommitFailure.COORDINATOR),
         ((Code.NOT_COORDINATOR,), CommitFailure.COORDINATOR),
+        ((Code.REQUEST_TIMED_OUT, Code.REBALANCE_IN_PROGRESS), CommitFailure.COORDINATOR),
         ((Code.REBALANCE_IN_PROGRESS, Code.UNKNOWN_MEMBER_ID), CommitFailure.FENCED),
         ((Code.FENCED_INSTANCE_ID,), CommitFailure.FENCED),
         ((Code.UNKNOWN_MEMBER_ID, TOPIC_AUTHORIZATION_FAILED), CommitFailure.REFUSED),

@@ -44,7 +44,7 @@ async def test_each_is_told_once_per_topic_and_code(what: ProtocolCount, caplog:
 async def test_a_count_that_is_no_refusal_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     buffer = RecordBuffer(asyncio.get_running_loop(), asyncio.get_running_loop())
     Refusals(buffer).counted(ProtocolCount.MOVE_REFUSED, 0, FIRST)
-    assert (caplog.messages, buffer.errors.slot) == ([], None)
+    assert (caplog.messages, buffer.errors.concern(())) == ([], False)
 
 
 def refuse_offsets(broker: MemoryBroker) -> list[bool]:
@@ -129,3 +129,20 @@ async def test_heartbeats_that_are_refused_otherwise_raise_in_user_code_when_the
         agent.feed(CoordinatorFoundEvent(now=boot_time()))  # a heartbeat follows at once
         with pytest.raises(UnknownError, match="start it again"):
             await asyncio.wait_for(one.getone(), WAIT_SECONDS)
+
+
+async def test_committed_offsets_are_asked_for_again_while_the_coordinator_moves() -> None:
+    """It raised at once, that the member took no part in its group any more."""
+    async with stage() as broker, consumer(broker) as one:
+        await until(lambda: broker.committed(GROUP, TOPIC, 0) == 0)
+        codes = [16, 14, 15]
+
+        def answer(request: Any) -> Any:
+            if not codes:
+                return None
+            topics = [(t, [(i, -1, "", 0) for i in indexes]) for t, indexes in request.topics]
+            return commit.OffsetFetchResponse_v3(throttle_time_ms=0, topics=topics, error_code=codes.pop(0))
+
+        broker.play(OFFSET_FETCH, answer)
+        assert await asyncio.wait_for(one.committed(TopicPartition(TOPIC, 0)), WAIT_SECONDS) == 0
+        assert not codes

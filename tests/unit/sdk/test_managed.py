@@ -13,7 +13,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaConnectionError, KafkaError
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    NoOffsetForPartitionError,
+)
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from prometheus_client import CollectorRegistry
 
@@ -21,8 +27,10 @@ from loadtrim import Consumer, Settings, managed, signals
 from loadtrim.agent_link import AgentLink
 from loadtrim.managed import ManagedConsumer
 from loadtrim.watch import AgentWatch
+from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.delivery.user_sleep import UserSleep
+from loadtrim_agent.kafka.subscription import Subscription
 from loadtrim_agent.runtime.agent import Agent
 from loadtrim_agent.runtime.thread import AgentThread
 from unit.delivery.test_record_buffer import ONE, TWO, chunk, handout_of
@@ -601,3 +609,62 @@ async def test_a_start_that_failed_may_be_tried_again(monkeypatch: pytest.Monkey
         await one.stop()
         with pytest.raises(IllegalStateError, match="called twice"):
             await one.start()
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany"])
+async def test_what_has_no_offset_holds_up_no_other_partition_and_no_other_task(call: str) -> None:
+    """Every call raised before it looked at the others; and one that raised let no other task run."""
+    client, agent = started()
+    agent.partitions.without_offset = frozenset({TWO})
+    calls, others = 0, 0
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(other())
+    raised = 0
+    records: list[Any] = []
+    while len(records) < 3:
+        calls += 1
+        try:
+            found = await (client.getone() if call == "getone" else client.getmany(max_records=1))
+            records += [found] if call == "getone" else [r for batch in found.values() for r in batch]
+        except NoOffsetForPartitionError:
+            raised += 1
+    assert raised >= 1, "it is said"
+    assert others >= raised
+    running.cancel()
+
+
+async def test_a_loop_that_passes_over_an_error_of_every_call_lets_other_tasks_run() -> None:
+    client, agent = started()
+    agent.buffer.fail(KafkaError("for good"), for_good=True)
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+    for _ in range(3):
+        with contextlib.suppress(KafkaError):
+            await client.getmany()
+    assert turned.is_set()
+
+
+async def test_what_comes_after_the_subscription_has_gone_is_not_handed_out() -> None:
+    """A partition that was opened while the agent asked for the new topics was: its records were committed."""
+    client, agent = started()
+    agent.buffer.turns.on_change = client._put_aside.look
+    client.link.subscription = Subscription(topics=(ONE.topic,))
+    assert (await client.getone()).topic == ONE.topic
+    client.link.subscription = Subscription(topics=("another",))
+    client._put_aside.subscribed(client.link.subscription)
+    late = Stream(TWO, 7, 0)
+    late.running = True
+    agent.buffer.put(late)
+    agent.buffer.feed(late, chunk(TWO, 0))
+    assert await client.getmany() == {}
+    assert late.done is None
+    client.link.subscription = Subscription(topics=(ONE.topic,))
+    client._put_aside.subscribed(client.link.subscription)
+    taken = {record.partition for batch in (await client.getmany()).values() for record in batch}
+    assert taken == {ONE.partition, TWO.partition}, "it is handed out when it is subscribed again"

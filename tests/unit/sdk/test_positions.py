@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
+from aiokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, ProducerClosed
 from aiokafka.protocol.fetch import FetchResponse_v10
 from aiokafka.protocol.offset import OffsetResponse_v1
 from aiokafka.structs import TopicPartition
@@ -21,6 +21,7 @@ from loadtrim.positions import Positions
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from walks.broker import MemoryBroker, memory_broker
 
 TOPIC, GROUP = "orders", "walk"
@@ -324,7 +325,8 @@ async def test_what_is_subscribed_while_the_consumer_starts_counts(when: str, mo
                 opening = agent.tasks.open
 
                 async def opened() -> None:
-                    agent.subscribe(replace(client.link.subscription, topics=("a",)), None)
+                    client.link.subscription = replace(client.link.subscription, topics=("a",))
+                    agent.subscribe(client.link.subscription, None)
                     await opening()
 
                 monkeypatch.setattr(agent.tasks, "open", opened)
@@ -333,3 +335,49 @@ async def test_what_is_subscribed_while_the_consumer_starts_counts(when: str, mo
         monkeypatch.setattr(client, "_make_agent", made)
         async with one:
             assert (await one.getone()).topic == "a"
+
+
+class Ends:
+    """The brokers: they answer when told to."""
+
+    def __init__(self) -> None:
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+        self.away = False
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        self.asked.set()
+        await self.answer.wait()
+        if self.away:
+            raise KafkaTimeoutError("no answer in 40 s")
+        return dict.fromkeys(partitions, 10)
+
+
+def seeking_at_the_end() -> tuple[Positions, Link, Ends]:
+    link: Any = Link()
+    stream = Stream(Partition(*AT), 1, 0)
+    buffer = RecordBuffer(asyncio.get_running_loop(), asyncio.get_running_loop())
+    buffer.put(stream)
+    link.streams[stream.partition] = stream
+    link.stream = link.streams.__getitem__
+    link.need_agent = lambda: SimpleNamespace(buffer=buffer, partitions=SimpleNamespace(seek=lambda *_: None))
+    ends: Any = Ends()
+    return Positions(link, ends, group="g", auto_commit=True), link, ends
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "a seek", "a loss", "no answer"])
+async def test_a_seek_to_the_end_gives_way_to_what_happens_meanwhile(meanwhile: str) -> None:
+    """The late answer replaced a later seek, moved the next acquisition, and a leader that was away raised."""
+    positions, link, ends = seeking_at_the_end()
+    seeking = asyncio.create_task(positions.seek_to_end(AT))
+    await ends.asked.wait()
+    if meanwhile == "a seek":
+        positions.seek(AT, 3)
+    elif meanwhile == "a loss":
+        link.streams[Partition(*AT)] = Stream(Partition(*AT), 2, 5)
+    ends.away = meanwhile == "no answer"
+    ends.answer.set()
+    done = await seeking
+    found = (done, link.streams[Partition(*AT)].position)
+    assert (
+        found == {"nothing": (True, 10), "a seek": (True, 3), "a loss": (False, 5), "no answer": (False, 0)}[meanwhile]
+    )

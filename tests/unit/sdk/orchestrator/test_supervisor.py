@@ -107,6 +107,24 @@ def test_groups_are_judged_apart_and_the_larger_wish_counts() -> None:
     assert supervisor.wanted == 3
 
 
+def test_what_one_group_names_ends_when_it_is_too_much_for_the_others() -> None:
+    """It ended at once, and one that replaced it joined the group that had named it: for ever."""
+    supervisor = begun(3)
+    supervisor.handle(PlanEvent(1.0, plan(3, group="b")))
+    assert supervisor.handle(PlanEvent(2.0, plan(2, "pay-3", group="a"))) == []
+    assert kinds(supervisor.handle(PlanEvent(3.0, plan(2, group="b", sequence=2)))) == [(TerminateCommand, "pay-3")]
+    assert supervisor.handle(ExitedEvent(4.0, "pay-3")) == []
+    assert phases(supervisor) == {"pay-1": "running", "pay-2": "running"}
+
+
+def test_what_all_groups_name_is_replaced_like_what_one_names() -> None:
+    supervisor = begun(2)
+    supervisor.handle(PlanEvent(1.0, plan(2, group="b")))
+    assert supervisor.handle(PlanEvent(2.0, plan(2, "pay-1", group="a"))) == []
+    commands = supervisor.handle(PlanEvent(3.0, plan(2, "pay-1", group="b", sequence=2)))
+    assert kinds(commands) == [(TerminateCommand, "pay-1"), (StartCommand, "pay-3")]
+
+
 def test_bounds_hold_whatever_is_asked_for() -> None:
     supervisor = begun(1, replicas_min=2, replicas_max=4)
     assert supervisor.wanted == 2

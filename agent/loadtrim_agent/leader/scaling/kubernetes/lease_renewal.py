@@ -54,7 +54,9 @@ class LeaseRenewal:
         self._clock = clock
         self._observer = LeaseObserver()
         self._held: WorkloadLease | None = None
-        """As it was written last by this member; None: it does not hold it."""
+        """As it was written last by this member; None: it does not hold it, or that is not known."""
+        self._renews = False
+        """This member has taken it, and nobody else since, as far as is known: errors may end."""
         self._held_until = 0.0
         self._told = ""
         """The trouble with a renewal that was told last."""
@@ -82,7 +84,7 @@ class LeaseRenewal:
             # What this member wrote last is what is there, as a rule: then one request is enough.
             lease = self._held or await self._read(conversation)
             if refused := self._observer.refuses(lease, claim, self._clock()):
-                self._held = None
+                self._held, self._renews = None, False
                 return f"the Lease {self.name} is {refused}"
             asked_at = self._clock()
             try:
@@ -96,6 +98,7 @@ class LeaseRenewal:
                 continue
             self._observer.refuses(self._held, claim, self._clock())
             self._held_until = asked_at + HOLD_SECONDS
+            self._renews = True
             return ""
         return f"the Lease {self.name} was changed by another writer {TRIES} times in a row"
 
@@ -108,16 +111,14 @@ class LeaseRenewal:
             return WorkloadLease.missing(self.name)
 
     async def run(self) -> None:
-        """Renew for ever, whenever this member holds the Lease."""
+        """Renew for ever: from when this member has taken the Lease until another has it, or this one leads no more."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
-            if self._held is None:
-                continue
             if self._leader.claim() is None:
                 # The next leader of the group takes it by its generation.
-                self._held = None
-                continue
-            await self._renew()
+                self._held, self._renews = None, False
+            if self._renews:
+                await self._renew()
 
     async def _renew(self) -> None:
         try:

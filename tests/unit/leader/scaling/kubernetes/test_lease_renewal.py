@@ -156,6 +156,39 @@ async def test_an_api_server_that_is_away_ends_the_hold_and_one_that_is_back_beg
     running.cancel()
 
 
+async def test_one_renewal_that_fails_gives_nothing_away() -> None:
+    """Nothing renewed from then on, where nothing was to be scaled: another group had the Lease 30 s later."""
+    cluster = FakeCluster()
+    kept, other = renewal(cluster, Member()), renewal(cluster, Member("loadtrim-g@elsewhere", "m9", 9))
+    assert await take(kept, cluster) == ""
+    running = asyncio.create_task(kept.run())
+    await asyncio.sleep(RENEW_SECONDS / 2)
+    cluster.lease_fails = ApiError(0, "the API server cannot be talked to: refused")
+    await asyncio.sleep(RENEW_SECONDS)
+    cluster.lease_fails = None
+    assert not kept.holds(), "it is not known"
+    for _ in range(10):
+        await asyncio.sleep(RENEW_SECONDS)
+        assert kept.holds()
+        assert "held by" in await take(other, cluster)
+    running.cancel()
+
+
+async def test_one_whose_lease_went_to_another_group_renews_no_more() -> None:
+    cluster = FakeCluster()
+    kept, other = renewal(cluster, Member()), renewal(cluster, Member("loadtrim-g@elsewhere", "m9", 9))
+    assert await take(kept, cluster) == ""
+    await take(other, cluster)
+    await asyncio.sleep(4 * RENEW_SECONDS)
+    assert await take(other, cluster) == ""
+    running = asyncio.create_task(kept.run())
+    await asyncio.sleep(1.5 * RENEW_SECONDS)
+    cluster.lease_requests.clear()
+    await asyncio.sleep(20 * RENEW_SECONDS)
+    assert cluster.lease_requests == [], "it asks again when it has something to scale"
+    running.cancel()
+
+
 async def test_a_write_whose_answer_is_lost_is_no_hold() -> None:
     cluster = FakeCluster()
     kept = renewal(cluster, Member())
