@@ -36,7 +36,7 @@ class _Group(Protocol):
 class LeaseFence:
     """The scaler's fence: the lease of this member, and the generation that it leads, once it has an agent.
 
-    Implements :class:`~loadtrim_agent.leader.scaling.kubernetes.api.WriteFence`,
+    Implements :class:`~loadtrim_agent.leader.scaling.port.WriteFence`,
     :class:`~loadtrim_agent.leader.scaling.metric.Leadership` and
     :class:`~loadtrim_agent.leader.scaling.kubernetes.lease_renewal.Leader`.
     """
@@ -76,7 +76,7 @@ def make_scaler(settings: AgentSettings, fence: LeaseFence, instances: Instances
         ValueError: an address or a target cannot be used.
     """
     if settings.scaler == "webhook":
-        return WebhookScaler(settings.scaler_url, settings.scaler_token or None)
+        return WebhookScaler(settings.scaler_url, settings.scaler_token or None, fence=fence)
     if settings.scaler == "kubernetes":
         api = ClusterApi(settings.kubernetes_namespace)
         lease = LeaseRenewal(settings.kubernetes_lease, fence, api) if settings.kubernetes_lease else None

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-__all__ = ["DETAIL_MAX", "Answer", "ScaleOutcome", "ScaleRequest", "Scaler", "one_line", "retry_after"]
+__all__ = ["DETAIL_MAX", "Answer", "ScaleOutcome", "ScaleRequest", "Scaler", "WriteFence", "one_line", "retry_after"]
 
 DETAIL_MAX: Final = 300
 """Most characters of an outcome's detail, which may quote the other side."""
@@ -140,3 +140,10 @@ def one_line(text: str) -> str:
     line = " ".join(text.split())
     printable = "".join(letter if letter.isprintable() else "?" for letter in line)
     return printable if len(printable) <= DETAIL_MAX else printable[: DETAIL_MAX - 3] + "..."
+
+
+class WriteFence(Protocol):
+    """The fence before each write."""
+
+    def holds(self) -> bool:
+        """Return whether the member's lease in its group holds. A process that was frozen has none when it wakes up."""

@@ -23,7 +23,7 @@ from loadtrim_agent.common.daemon_call import DaemonCall
 from loadtrim_agent.common.settings import without_secrets
 
 from .breakable import BreakableConnection
-from .port import Answer, ScaleOutcome, ScaleRequest, one_line, retry_after
+from .port import Answer, ScaleOutcome, ScaleRequest, WriteFence, one_line, retry_after
 
 __all__ = ["ANSWER_BYTES_MAX", "TIMEOUT_SECONDS", "WebhookScaler", "check_webhook"]
 
@@ -64,6 +64,7 @@ class WebhookScaler:
         token: Sent as ``Authorization: Bearer``; None or empty: no such header.
         timeout: Seconds for a whole request, > 0.
         tls: For ``https``; None: the system's certificates, host name checked.
+        fence: Whether the member may still act for its group; None: always.
 
     Raises:
         ValueError: url or token cannot be used; the text says what is allowed and does not hold the token.
@@ -82,7 +83,9 @@ class WebhookScaler:
         timeout: float = TIMEOUT_SECONDS,
         *,
         tls: ssl.SSLContext | None = None,
+        fence: WriteFence | None = None,
     ) -> None:
+        self._fence = fence
         self._parts = _checked_url(url)
         self.url = self._parts._replace(query="").geturl()
         """Where requests go, without the query, which may hold a secret."""
@@ -107,6 +110,8 @@ class WebhookScaler:
         """One PUT. 2xx: ACCEPTED; 4xx: REFUSED; anything else, and no answer in time: FAILED."""
         if self._closed:
             return ScaleOutcome(Answer.FAILED, "the webhook is closed")
+        if self._fence is not None and not self._fence.holds():
+            return ScaleOutcome(Answer.FAILED, "this member's lease in its group has run out: nothing was sent")
         self._abandoned = [call for call in self._abandoned if call.runs]
         if len(self._abandoned) >= ABANDONED_MAX:
             return self._failed(f"{len(self._abandoned)} earlier requests still hang; is the host's name known?")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,6 +50,18 @@ def free_port() -> int:
 
 
 # What goes over the wire
+
+
+async def test_a_member_whose_lease_has_run_out_asks_for_nothing(server: Receiver) -> None:
+    """One that was frozen, or is cut off from Kafka, repeated its last wish beside the next leader's."""
+    fence = SimpleNamespace(holds=lambda: False)
+    scaler = WebhookScaler(server.url, fence=fence)
+    outcome = await scaler.request(WANTED)
+    assert not outcome.accepted
+    assert "lease" in outcome.detail
+    assert server.requests == []
+    fence.holds = lambda: True
+    assert (await scaler.request(WANTED)).accepted
 
 
 async def test_the_request_is_what_the_contract_says(server: Receiver) -> None:

@@ -10,7 +10,7 @@ from .lease import WorkloadLease
 from .target import Target
 from .workload import Workload
 
-__all__ = ["ApiError", "Conversation", "WorkloadApi", "WriteFence"]
+__all__ = ["ApiError", "Conversation", "WorkloadApi"]
 
 
 class ApiError(Exception):
@@ -66,10 +66,3 @@ class WorkloadApi(Protocol):
 
     def conversation(self) -> AbstractAsyncContextManager[Conversation]:
         """Open a conversation. ApiError, also while it opens: there is no token, no certificate, no library."""
-
-
-class WriteFence(Protocol):
-    """The fence before each write."""
-
-    def holds(self) -> bool:
-        """Return whether the member's lease in its group holds. A process that was frozen has none when it wakes up."""

@@ -29,8 +29,8 @@ from typing import Final, Literal
 
 from loadtrim_agent.common.clock import boot_time
 
-from ..port import Answer, ScaleOutcome, ScaleRequest, one_line
-from .api import ApiError, Conversation, WorkloadApi, WriteFence
+from ..port import Answer, ScaleOutcome, ScaleRequest, WriteFence, one_line
+from .api import ApiError, Conversation, WorkloadApi
 from .foreign import ForeignChanges, other_group
 from .lease_renewal import LeaseRenewal
 from .manager import field_manager, quoted
