@@ -101,8 +101,8 @@ async def threads(consumer: Any, work: Work) -> None:
     loop, free = asyncio.get_running_loop(), asyncio.Semaphore(THREADS)
 
     async def handle(record: Any) -> None:
-        await loop.run_in_executor(pool, work.blocking, record)
-        consumer.done(record)
+        async with consumer.work(record):
+            await loop.run_in_executor(pool, work.blocking, record)
         free.release()
 
     with ThreadPoolExecutor(THREADS) as pool:

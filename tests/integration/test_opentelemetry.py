@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from importlib.metadata import entry_points
 from typing import Any
@@ -180,6 +181,28 @@ async def test_the_hook_sees_each_record(quick_kafka: Cluster) -> None:
         LoadtrimInstrumentor().uninstrument()
     assert seen == [0, 1, 2]
     assert [(s.attributes or {})["own"] for s in exported.spans() if "own" in (s.attributes or {})] == [0, 1, 2]
+
+
+async def test_a_record_whose_hook_runs_out_of_time_is_handed_out_again(quick_kafka: Cluster) -> None:
+    """The time limit ended the call within the hook: the next one made a record done that nobody had got."""
+    exported, seen, topic = Tracing(), list[int](), quick_kafka.create_topic(partitions=1)
+
+    async def hook(span: trace.Span, record: Any, args: Any, kwargs: Any) -> None:
+        seen.append(record.offset)
+        if len(seen) == 1:
+            await asyncio.Event().wait()
+
+    LoadtrimInstrumentor().instrument(tracer_provider=exported.provider, async_consume_hook=hook)
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await produce(quick_kafka, [topic])
+            async with make(quick_kafka, Consumer, [topic]) as consumer:
+                while not seen:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(consumer.getone(), 1.0)
+                assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]
+    finally:
+        LoadtrimInstrumentor().uninstrument()
 
 
 # -- process spans ---------------------------------------------------------------------------------------------------

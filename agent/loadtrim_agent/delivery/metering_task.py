@@ -277,7 +277,7 @@ class MeteringTask:
         """Report what happened since the last time."""
         self.gather()
         self._observe_ends()
-        report = self.meter.report(wall_time(), member, generation, self._sequence + 1)
+        report = self.meter.report(wall_time(), member, generation, self._sequence + 1, boot_time())
         report = msgspec.structs.replace(
             report,
             latency_counts=self._latency_counts(),

@@ -72,6 +72,12 @@ TELL_SECONDS_MAX = 2.0
 where a broker is away it is tried for 40 s. Chosen."""
 
 
+CLOCK_STEP_SECONDS = 5.0
+"""A wall clock that moves by more than this against the boot clock was set. Chosen: above what is corrected slowly."""
+CLOCK_PAUSE_SECONDS = 3.0
+"""Planning begins again after this. Chosen: by then the broker's clock was compared with it anew."""
+
+
 class _Advised(NamedTuple):
     """A move that members were told to make."""
 
@@ -346,6 +352,7 @@ class LeaderLoop:
         while True:
             try:
                 await self._lead()
+                await asyncio.sleep(CLOCK_PAUSE_SECONDS)
             except asyncio.CancelledError:
                 raise
             except Exception:
@@ -358,6 +365,7 @@ class LeaderLoop:
                 await asyncio.sleep(10.0)
 
     async def _lead(self) -> None:
+        """Plan until this member's clock is set: all that the planner knows has its times by that clock."""
         control = self._group.log
         assert control is not None, "no map of ours without the log"
         telemetry = control.telemetry(max(wall_time() - REPLAY_SECONDS, self._replay_since))
@@ -369,12 +377,14 @@ class LeaderLoop:
         self._rates = BrokerRates(self._config, source, self._boundary)
         async with asyncio.TaskGroup() as tasks:
             expecting = asyncio.Event()
-            tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")
+            reading = [tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")]
             await self._listen(telemetry, planner)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BASELINE_SECONDS_MAX):
                     await expecting.wait()
-            await self._decide_for_ever(control, telemetry, planner)
+            await self._decide_while_clock_runs(control, telemetry, planner)
+            for task in reading:
+                task.cancel()
 
     async def _listen(self, telemetry: TelemetryTail, planner: PlannerThread) -> None:
         """Take in what was reported since the last time, as far as it can be read soon.
@@ -411,8 +421,18 @@ class LeaderLoop:
             self._baselines.clear()
             caught_up.set()
 
-    async def _decide_for_ever(self, control: ControlLog, telemetry: TelemetryTail, planner: PlannerThread) -> None:
+    async def _decide_while_clock_runs(
+        self, control: ControlLog, telemetry: TelemetryTail, planner: PlannerThread
+    ) -> None:
+        set_to = wall_time() - boot_time()
         while True:
+            if abs(moved := wall_time() - boot_time() - set_to) > CLOCK_STEP_SECONDS:
+                log.warning(
+                    "The clock was set by %+.0f s. Planning begins anew with what was reported lately; the group goes "
+                    "on as it is meanwhile.",
+                    moved,
+                )
+                return
             if self._group.snapshot().is_leader:
                 await self._listen(telemetry, planner)
                 await self._view.look_at_unowned()

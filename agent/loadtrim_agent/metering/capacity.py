@@ -47,6 +47,8 @@ GROWTH_SDS = 3.0
 FLOWS_MIN = 4
 FLOWS_MAX = 120
 """Intervals that growth is looked for in: two halves of two, up to two minutes."""
+CAPACITY_LEAST = 1e-6
+"""A share of nothing is no number. Chosen: below what any program can give."""
 PROVEN_HALF_LIFE_SECONDS = 300.0
 """Time after which the most that was given counts half as much. Chosen."""
 
@@ -152,7 +154,8 @@ class LearntCapacity:
         window_seconds = max(GROWTH_SECONDS, GROWTH_COSTS * least)
         while (window := self._window(window_seconds)) is not None:
             if _grows(window):
-                self._learn(seconds, done * cost_seconds, done)
+                if done * cost_seconds > 0.0:  # else it stands still, which tells nothing of what it can give
+                    self._learn(seconds, done * cost_seconds, done)
                 return
             window_seconds *= 2.0  # slow growth shows in longer ones
 
@@ -277,5 +280,5 @@ class MemberWork:
                 self._learnt.flowed(interval, done, hand.records, cost_seconds)
             self._in_hand_max = hand.records
             learnt = self._learnt.value(one_by_one=not hand.tells, untold=bool(hand.untold), cost_seconds=cost_seconds)
-            self.busy.capacity, self._error = learnt.value, learnt.error
+            self.busy.capacity, self._error = max(CAPACITY_LEAST, learnt.value), learnt.error
         return busy_seconds

@@ -286,6 +286,9 @@ class BusyRing:
         second = int(now)
         if self._second is None:
             self._second, self._since = second, now
+        elif second < self._second - 1:
+            # The clock was set back: what there is counts as done lately.
+            self._second, self._since = second, min(self._since, now - BUSY_SECONDS)
         for begun in range(max(self._second + 1, second - BUSY_SECONDS + 1), second + 1):
             self._buckets[begun % BUSY_SECONDS] = 0.0
         self._second = max(self._second, second)

@@ -252,18 +252,18 @@ class RecordQueue:
         else:
             judge.add_in_time(len(latencies))
             judge.add_latencies(latencies)
-            self._advance(busies, total, judge.concurrency)
+            self._advance(busies, total, judge.concurrency, now)
         if not self.runs:
             self.drained_at = now
 
-    def _advance(self, busies: Sequence[float], total: float, concurrency: float) -> None:
+    def _advance(self, busies: Sequence[float], total: float, concurrency: float, now: float) -> None:
         """All in time: only the own server goes on, run by run."""
         at, left = 0, len(busies)
         while left:
             run = self.runs[0]
             taken = left if left < run.count else run.count
             busy = total if taken == len(busies) else sum(busies[at : at + taken])
-            self.free_at = max(self.free_at, run.timestamp) + busy / concurrency
+            self.free_at = self._begin(run, now) + busy / concurrency
             self._take(run, taken)
             at += taken
             left -= taken
@@ -287,14 +287,20 @@ class RecordQueue:
                 # Fetched before the meter looked on, or dropped by a seek in between.
                 run = Run(1, now + judge.offset_seconds - latencies[at])
                 end = at + 1
-            self._judge_run(run, latencies[at:end], busies[at:end], judge)
+            self._judge_run(run, latencies[at:end], busies[at:end], judge, now)
             if self.runs:
                 self._take(run, end - at)
             at = end
 
-    def _judge_run(self, run: Run, latencies: Sequence[float], busies: Sequence[float], judge: Judge) -> None:
+    def _begin(self, run: Run, now: float) -> float:
+        """Return when the own server could begin with a run. One of the future keeps those behind it from nothing."""
+        return max(self.free_at, min(run.timestamp, now))
+
+    def _judge_run(
+        self, run: Run, latencies: Sequence[float], busies: Sequence[float], judge: Judge, now: float
+    ) -> None:
         count, latency_max = len(busies), judge.latency_max_seconds
-        begin = max(self.free_at, run.timestamp)
+        begin = self._begin(run, now)
         self.free_at = begin + sum(busies) / judge.concurrency
         if run.mark is Mark.UNTIMED:
             judge.untimed += count

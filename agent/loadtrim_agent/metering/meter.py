@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import mul
+from typing import NamedTuple
 
 import msgspec
 
@@ -73,6 +74,19 @@ _REBASE_SECONDS = 0.2
 """A change of the clock offset above this moves what is being measured along; smaller ones come out in the wash."""
 
 
+class _Moment(NamedTuple):
+    own: float
+    """Own clock, which may be set."""
+    boot: float | None = None
+    """Boot clock; None: not told."""
+
+    def since(self, earlier: _Moment) -> float:
+        """Return the seconds between two, by the boot clock where both tell it."""
+        if self.boot is not None and earlier.boot is not None:
+            return self.boot - earlier.boot
+        return self.own - earlier.own
+
+
 class Meter:
     """Everything one member measures. Deterministic; not thread-safe: one thread feeds and asks.
 
@@ -95,7 +109,8 @@ class Meter:
         self._handoffs: deque[float] = deque(maxlen=HANDOFFS_MAX)
         self._startup: float | None = None
         self._started = False
-        self._reported_at: float | None = None
+        self._reported: _Moment | None = None
+        """Of the last report; before the first one, of the first acquisition."""
         self._told = replace(self._judge, late={})
         self.ignored = 0
         """Records told of for partitions that were not owned (any more)."""
@@ -140,7 +155,7 @@ class Meter:
             self._handoffs.append(min(max(0.0, handoff_seconds), HANDOFF_SECONDS_MAX))
         if not self._started:
             self._started = True
-            self._reported_at = now if self._reported_at is None else self._reported_at
+            self._reported = self._reported or _Moment(now)
             if self._config.started_at is not None:
                 startup = max(0.0, now - self._config.started_at)
                 # A member that waited for hours for its first partition was spare: that was no start-up.
@@ -345,7 +360,9 @@ class Meter:
 
     # -- asked by the shell
 
-    def report(self, now: float, member: str, generation: int, sequence: int) -> ReportRecord:
+    def report(
+        self, now: float, member: str, generation: int, sequence: int, boot_now: float | None = None
+    ) -> ReportRecord:
         """What happened since the last report. Ask once per interval; :func:`split_report` it before it is sent.
 
         Args:
@@ -353,10 +370,12 @@ class Meter:
             member: member id.
             generation: of the group.
             sequence: above that of every earlier report of this member.
+            boot_now: the same by a clock that nobody sets, by which work is measured, too; None: by the own clock.
         """
         log_now = self._log_time(now)
-        interval = max(0.001, now - self._reported_at) if self._reported_at is not None else 0.001
-        self._reported_at = now
+        moment = _Moment(now, boot_now)
+        interval = max(0.001, moment.since(self._reported or moment))
+        self._reported = moment
         self._pauses.settle(log_now)
         for partition, part in self._parts.items():
             part.paused = partition in self._pauses.kept_out
@@ -478,7 +497,7 @@ class Meter:
         cost = self._cost_of_work(part) if part is not None else None
         if part is None or cost is None:
             return None
-        return PartitionWork(cost.mean, part.arrival_rate() * cost.mean, part.lag_records * cost.mean)
+        return PartitionWork(cost.mean, part.arrival_rate() * cost.mean, part.lag * cost.mean)
 
     # -- costs and states
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from loadtrim_agent.common.partition import Partition
@@ -130,25 +131,23 @@ class PartitionMeter:
 
     @property
     def lag(self) -> int:
-        """Offsets not done: records, where the log has no gaps. 0 while the end of the log is not known."""
-        end = self.arrivals.end_offset
+        """Records not done; of what is not fetched, where the log has gaps, estimated by their share lately.
+
+        Those that user code has told behind one that is not done are done. 0 while the end of the log is not known.
+        """
+        end, fetched = self.arrivals.end_offset, self.fetched_offset
+        records = self.queue.records
         if end is None:
-            return self.queue.records
-        position = self.position
-        if not self.queue.records and self.fetched_offset > position:
-            # What is fetched and not in hand any more is done, though a transaction's marker may follow it.
-            position = self.fetched_offset
-        return end - position if end > position else 0
+            return records
+        # Of a batch that begins before the position, or that was aborted in part, not all records are handed out.
+        records = min(records, max(0, fetched - self.position))
+        ahead = end - max(fetched, self.position)
+        return records + math.ceil(ahead * self.arrivals.density) if ahead > 0 else records
 
     @property
     def lag_least(self) -> int:
-        """Return the fewest offsets that were not done at any moment since the last report."""
+        """Return the fewest records that were not done at any moment since the last report."""
         return min(self._lag_min, self.lag)
-
-    @property
-    def lag_records(self) -> float:
-        """Lag in records, where the log has gaps estimated by their share lately."""
-        return self.lag * self.arrivals.density
 
     def lag_seconds(self, now: float) -> float:
         """Age of the oldest record not done, 0 without lag. A record that is not fetched yet is as old as known."""

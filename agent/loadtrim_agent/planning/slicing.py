@@ -277,14 +277,19 @@ def sliced(
     cost = max(entry.cost for entry in movable)
     excess = work - max(0.0, room)
     if excess > EXCESS_COSTS_MIN * cost:
-        return _hard(movable, peers, limits, excess, room / capacity)
+        return _hard(movable, peers, limits, excess, room / capacity, work / capacity)
     if limits.soft and work / capacity + youngest > SOFT_LATENCY_SHARE * limits.objective_seconds:
         return _soft(movable, peers, limits, work / capacity)
     return None
 
 
 def _hard(
-    movable: Sequence[Own], peers: Sequence[Peer], limits: Limits, excess: float, room_seconds: float
+    movable: Sequence[Own],
+    peers: Sequence[Peer],
+    limits: Limits,
+    excess: float,
+    room_seconds: float,
+    busy_seconds: float,
 ) -> Slice | None:
     """The smallest partition that holds the excess, to who has the time, as long as all together have it.
 
@@ -313,6 +318,8 @@ def _hard(
         # At once, for the other one may have nothing to do until then. What comes after this goes there, too: of those
         # who have the time for all of it, who has most left over in the long run passes it on last.
         best = min(able, key=lambda peer: (-peer.slack, peer.busy_seconds, -peer.speed, peer.member), default=best)
+        if not able and best.busy_seconds + entry.work / best.speed + limits.handoff_seconds >= busy_seconds:
+            return None  # Late here or there: a busier member would only give it on.
         return Slice(partition=entry.partition, target=best.member, tier=Tier.HARD)
     given = min(excess, entry.work, free)
     if given <= EXCESS_COSTS_MIN * entry.cost:

@@ -24,7 +24,7 @@ from loadtrim.observer.cluster_checkup import (
     published_where,
 )
 from loadtrim.observer.connection import CLIENT_LOG, Connection, add_arguments, connection_from
-from loadtrim.observer.control_topic import ControlTopic, topic_of
+from loadtrim.observer.control_topic import ControlTopic, refused_settings, topic_of
 from loadtrim.observer.kubeconfig import KubeconfigApi
 from loadtrim.observer.rights import Operation, ask_rights
 from loadtrim.settings import Settings
@@ -123,7 +123,8 @@ async def _look_at_orchestrator(args: argparse.Namespace, settings: Settings) ->
 
 async def _look(connection: Connection, needs: Needs) -> list[Finding]:
     try:
-        rights = await ask_rights(connection.client_options(), needs.group, (*needs.topics, needs.control))
+        with refused_settings(connection):
+            rights = await ask_rights(connection.client_options(), needs.group, (*needs.topics, needs.control))
     except (KafkaError, OSError) as error:
         return [unreachable(connection.bootstrap, CLIENT_LOG.last or f"{type(error).__name__}: {error}")]
     control = rights.topics[needs.control]

@@ -416,7 +416,8 @@ def _check_group(args: argparse.Namespace) -> None:
 async def _reports(args: argparse.Namespace) -> list[ReportRecord]:
     async with ControlTopic(connection_from(args), args.group) as topic:
         recent = await topic.recent(PAST_SECONDS if args.past is None else args.past, scan_seconds=0)
-    return [entry.record for entry in recent.telemetry if isinstance(entry.record, ReportRecord)]
+    records = [entry.record for entry in recent.telemetry]
+    return [each for each in records if isinstance(each, ReportRecord) and each.group == args.group]
 
 
 def _shares(text: str, partitions: int) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError, UsageError
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.ended import EndedProcesses
 from loadtrim.observer.follow import GroupFollower
-from loadtrim.orchestrator.instances import EventKind, OrchestratorEvent, OrchestratorOptions
+from loadtrim.orchestrator.instances import EventKind, LogDirectoryError, OrchestratorEvent, OrchestratorOptions
 from loadtrim.orchestrator.orchestrator import CommandNotFoundError, LocalOrchestrator
 from loadtrim.orchestrator.supervisor import INSTANCES_MAX
 from loadtrim_agent.observability.text import duration, number
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "default_name", "run"]
 
+NAME_LENGTH_MAX = 40
+"""Of a name that nobody has given: a host name and a file's name have it in them. Chosen."""
 FAILURES_MAX = 6
 """All instances ending right after their start so many times in a row: there is no point in going on."""
 GROUP_LINE_SECONDS = 10.0
@@ -120,9 +122,20 @@ def default_name(command: Sequence[str]) -> str:
     words = list(command)
     name = Path(words[0]).name
     if re.fullmatch(r"python[\d.]*", name):
-        script = next((word for word in words[1:] if not word.startswith("-")), name)
+        script = next(_scripts(words[1:]), name)
         name = script.rpartition(".")[2] if "-m" in words[:-1] else Path(script).stem
-    return re.sub(r"[^a-zA-Z0-9-]+", "-", name).strip("-").lower() or "replica"
+    return re.sub(r"[^a-zA-Z0-9-]+", "-", name)[:NAME_LENGTH_MAX].strip("-").lower() or "replica"
+
+
+def _scripts(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words of Python's command line that may name what runs; none where the program is a word itself."""
+    value_follows = False
+    for word in words:
+        if word == "-c":
+            return
+        if not value_follows and not word.startswith("-"):
+            yield word
+        value_follows = word in ("-W", "-X")
 
 
 class _Session:
@@ -159,6 +172,12 @@ class _Session:
         except CommandNotFoundError as error:
             raise UsageError(
                 f"{error}.", "Nothing was started.", "The command comes after two dashes: -- COMMAND"
+            ) from error
+        except LogDirectoryError as error:
+            raise UsageError(
+                f"{error}.",
+                "Nothing was started.",
+                "Name a directory that can be written with --log-dir, or take --plain.",
             ) from error
         finally:
             for number_ in heard:

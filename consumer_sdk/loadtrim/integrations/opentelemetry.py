@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import IllegalStateError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from opentelemetry import context as contexts
 from opentelemetry import propagate, trace
@@ -119,7 +120,8 @@ class Spans:
 
     async def _received_one(self, consumer: Consumer, asked: Awaitable[Record], args: Any, kwargs: Any) -> Record:
         record = await asked
-        await self.receive(consumer, record, args, kwargs)
+        with _handed_back(consumer, (record,)):
+            await self.receive(consumer, record, args, kwargs)
         return record
 
     def _getmany(self, call: Any, consumer: Consumer, args: Any, kwargs: Any) -> Coroutine[Any, Any, Batches]:
@@ -128,7 +130,8 @@ class Spans:
     async def _received_many(self, consumer: Consumer, asked: Awaitable[Batches], args: Any, kwargs: Any) -> Batches:
         batches = await asked
         if batches and receives(consumer):
-            await self._receive_batches(consumer, batches, args, kwargs)
+            with _handed_back(consumer, [records[0] for records in batches.values()]):
+                await self._receive_batches(consumer, batches, args, kwargs)
         return batches
 
     def _iterate(self, call: Any, consumer: Consumer, args: Any, kwargs: Any) -> TracedRecords:
@@ -245,6 +248,23 @@ class Processing:
             contexts.detach(self._token)
 
 
+@contextlib.contextmanager
+def _handed_back(consumer: Consumer, records: Iterable[Record]) -> Iterator[None]:
+    """Have records handed out again, from these on, where a time limit ends the hook: nobody has got them.
+
+    A program that says itself what is done says nothing of them, and so they stay undone.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        buffer = consumer._client.buffer
+        if buffer is not None and not buffer.hand.telling.begun:
+            for record in records:
+                with contextlib.suppress(IllegalStateError):  # it went to another member meanwhile
+                    consumer.seek(TopicPartition(record.topic, record.partition), record.offset)
+        raise
+
+
 class TracedRecords:
     """An iteration. A record's process span lasts until the next one is asked for, or the iteration is left.
 
@@ -274,7 +294,8 @@ class TracedRecords:
         finally:
             self._end()
         record = await anext(self._records)
-        await self._spans.receive(self._consumer, record, (), {})
+        with _handed_back(self._consumer, (record,)):
+            await self._spans.receive(self._consumer, record, (), {})
         if not self._state.tells:
             self._begun = self._state.iterating = self._spans.process(self._consumer, record)
         return record

@@ -186,7 +186,7 @@ def read_settings(path: Path) -> dict[str, str]:
         UsageError: it cannot be read.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         pairs = _flat(tomllib.loads(text)) if path.suffix == ".toml" else _properties(text)
     except OSError as error:
         raise UsageError(
@@ -204,14 +204,41 @@ def read_settings(path: Path) -> dict[str, str]:
 
 
 def _properties(text: str) -> dict[str, str]:
-    joined = re.sub(r"(?<!\\)\\\r?\n[ \t]*", "", text)
     found: dict[str, str] = {}
-    for line in joined.splitlines():
-        if line.strip() and not line.lstrip().startswith(("#", "!")):
-            match = _PROPERTY.fullmatch(line)
-            if match:
-                found[match[1]] = match[2].strip()
+    for line in _logical_lines(text):
+        match = _PROPERTY.fullmatch(line)
+        if match:
+            found[_unescaped(match[1])] = _unescaped(match[2].strip())
     return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Yield the lines that say something, with those that go on behind a backslash in one. A comment goes on in none.
+
+    Source: ``java.util.Properties.load``.
+    """
+    begun = ""
+    for line in text.splitlines():
+        line = line.lstrip()
+        if not begun and (not line or line.startswith(("#", "!"))):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            begun += line[:-1]
+            continue
+        yield begun + line
+        begun = ""
+    if begun:
+        yield begun
+
+
+def _unescaped(text: str) -> str:
+    """Undo what Java's tools write before signs that could end a name, and the line ends of a certificate.
+
+    Another backslash stays, as in a path of Windows: librdkafka's tools read the same files, and undo nothing.
+    """
+    text = re.sub(r"\\([:=#! ])", r"\1", text)
+    return text.replace("\\n", "\n") if "-----BEGIN" in text else text
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -271,7 +298,7 @@ def _ssl_context(path: Path, told: Mapping[str, str]) -> ssl.SSLContext:
         _one_of(path, f"ssl.{kind.replace('_', '.')}", told.get(kind, "PEM").upper(), ("PEM",))
     try:
         context: ssl.SSLContext = create_ssl_context(**{name: value for name, value in told.items() if name in _TLS})
-    except (OSError, ssl.SSLError) as error:
+    except (OSError, ssl.SSLError, TypeError, ValueError) as error:  # what is no ASCII text is a TypeError
         raise UsageError(
             f"The certificates that {path} names cannot be used: {error}.",
             "No TLS connection can be made with them, so nothing was done.",

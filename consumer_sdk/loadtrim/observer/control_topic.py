@@ -7,7 +7,7 @@ import contextlib
 import difflib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -34,7 +34,7 @@ from loadtrim_agent.wire.topic_names import control_topic, group_of
 from ..start_errors import AUTHENTICATION_ERRORS
 from .connection import CLIENT_LOG, Connection
 
-__all__ = ["ControlTopic", "Entry", "Recent", "groups_of", "outside_errors", "topic_of"]
+__all__ = ["ControlTopic", "Entry", "Recent", "groups_of", "outside_errors", "refused_settings", "topic_of"]
 
 AUTHORIZATION_ERRORS = (
     TopicAuthorizationFailedError,
@@ -147,7 +147,7 @@ class ControlTopic:
             it, or where none is found in time what was read.
         """
         scan_seconds = SCAN_SECONDS if scan_seconds is None else scan_seconds
-        with outside_errors(self.connection, f"reading the control topic {self.topic}"):
+        with outside_errors(self.connection, f"reading the control topic {self.topic}"), self._in_time():
             async with asyncio.timeout(READ_SECONDS):
                 coordination, end = await self._back_to(COORDINATION, self._has_map, scan_seconds)
                 start = await self._offset_at(TELEMETRY, time.time() - seconds)
@@ -156,13 +156,24 @@ class ControlTopic:
         positions = {COORDINATION: end, TELEMETRY: telemetry_end}
         return Recent(coordination, telemetry, self.unreadable, positions)
 
+    @contextlib.contextmanager
+    def _in_time(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError as error:
+            raise CommandError(
+                f"Reading the control topic {self.topic} took longer than {READ_SECONDS:.0f} s.",
+                "The brokers answer, and there is more in it than can be read in this time, so nothing was done.",
+                "Ask for less of it (simulate: a shorter --past; explain: a smaller --last).",
+            ) from error
+
     async def decisions(self, last: int) -> list[DecisionRecord]:
         """The group's last decisions, oldest first; fewer where there were not so many."""
 
         def enough(entries: list[Entry]) -> bool:
             return len(self._decisions_in(entries)) >= last
 
-        with outside_errors(self.connection, f"reading the control topic {self.topic}"):
+        with outside_errors(self.connection, f"reading the control topic {self.topic}"), self._in_time():
             async with asyncio.timeout(READ_SECONDS):
                 entries, _ = await self._back_to(TELEMETRY, enough, SCAN_SECONDS)
         return self._decisions_in(entries)[-last:]
@@ -337,24 +348,35 @@ async def _admin(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient]:
     Raises:
         CommandError: it refuses them.
     """
-    try:
+    with refused_settings(connection):
         admin = AIOKafkaAdminClient(**connection.client_options())
         try:
             await admin.start()
         except BaseException:
             await admin.close()
             raise
-    except (ValueError, AssertionError, ImportError) as error:
-        # aiokafka refuses settings by these: a mechanism whose library is not installed, say.
-        raise CommandError(
-            f"The settings of {connection.settings_by} cannot be used: {error}.",
-            "No connection can be made with them, so nothing was done.",
-            "Check the settings for TLS and SASL (--config); for Kerberos install loadtrim[gssapi].",
-        ) from error
     try:
         yield admin
     finally:
         await admin.close()
+
+
+@contextlib.contextmanager
+def refused_settings(connection: Connection) -> Iterator[None]:
+    """Turn what aiokafka refuses settings by into a :class:`CommandError`: a library that is not installed, say.
+
+    Raises:
+        CommandError: that is so.
+    """
+    try:
+        yield
+    except (ValueError, AssertionError, ImportError) as error:
+        raise CommandError(
+            f"The settings of {connection.settings_by} cannot be used: {error}.",
+            "No connection can be made with them, so nothing was done.",
+            "Check the address (--bootstrap) and the settings for TLS and SASL (--config); for Kerberos install "
+            "loadtrim[gssapi].",
+        ) from error
 
 
 def _known(topics: Iterable[str]) -> list[str]:

@@ -237,6 +237,8 @@ class _Assignments:
     """The newest sign of life of that generation."""
     early: deque[ReleaseRecord] = field(default_factory=lambda: deque(maxlen=KEPT_RELEASES_MAX))
     """Releases of generations whose assignment has not been read yet."""
+    older: AssignmentRecord | None = None
+    """The newest of an older generation: of a group that was deleted and begins anew, or that was late."""
 
     @property
     def generation(self) -> int:
@@ -245,15 +247,20 @@ class _Assignments:
 
     def note_alive(self, generation: int | None, at: float) -> None:
         """Note a sign of life of a generation."""
+        older = self.older
         if self.ownership is not None and generation == self.ownership.generation:
             self.heard_at = max(at, self.heard_at)
+        elif older is not None and generation == older.generation and at - self.heard_at > FORGOTTEN_SECONDS:
+            self.begin(older, at)
 
     def begin(self, assignment: AssignmentRecord, at: float) -> bool:
         """Go over to the assignment's generation; return False where that is the current one, or an older one."""
         begins_anew = at - self.heard_at > FORGOTTEN_SECONDS
         if assignment.generation == self.generation or (assignment.generation < self.generation and not begins_anew):
+            if assignment.generation < self.generation:
+                self.older = assignment
             return False
-        self.newest = assignment
+        self.newest, self.older = assignment, None
         self.ownership = Ownership(assignment.generation, assignment.owners())
         self.begun_at = self.heard_at = at
         early, self.early = self.early, deque(maxlen=KEPT_RELEASES_MAX)

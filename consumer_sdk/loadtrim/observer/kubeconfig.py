@@ -53,6 +53,7 @@ class KubeconfigApi:
 
     async def _loaded(self, configuration: Any) -> Any:
         from kubernetes_asyncio.config import ConfigException, load_kube_config
+        from yaml import YAMLError  # type: ignore[import-untyped]
 
         try:
             return await load_kube_config(
@@ -61,7 +62,7 @@ class KubeconfigApi:
                 client_configuration=configuration,
                 persist_config=False,
             )
-        except (ConfigException, OSError, KeyError, ValueError) as error:
+        except (ConfigException, YAMLError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
             named = self._file or os.environ.get("KUBECONFIG") or "~/.kube/config"
             raise ApiError(0, f"The kubeconfig {named} cannot be used: {error}") from None
 

@@ -16,6 +16,7 @@ __all__ = [
     "CommandNotFoundError",
     "EventKind",
     "InstanceInfo",
+    "LogDirectoryError",
     "OrchestratorEvent",
     "OrchestratorOptions",
 ]
@@ -23,6 +24,10 @@ __all__ = [
 
 class CommandNotFoundError(LoadtrimError):
     """The command to run is not there: the caller is wrong. The command line exits with 2."""
+
+
+class LogDirectoryError(LoadtrimError):
+    """No directory for the instances' logs can be made, so nothing is started."""
 
 
 class EventKind(enum.Enum):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from loadtrim import process_guard
 
-from .instances import CommandNotFoundError, InstanceInfo, OrchestratorOptions
+from .instances import CommandNotFoundError, InstanceInfo, LogDirectoryError, OrchestratorOptions
 from .output import Output, open_output
 from .supervisor import Instance
 
@@ -84,7 +84,7 @@ class InstanceProcesses:
         command, where = self._command, self._options.directory or Path()
         found = bool(command) and (
             shutil.which(command[0], path=env.get("PATH"))
-            or (os.sep in command[0] and os.access(where / command[0], os.X_OK))
+            or (os.sep in command[0] and (where / command[0]).is_file() and os.access(where / command[0], os.X_OK))
         )
         if not found:
             name = command[0] if command else ""
@@ -94,12 +94,21 @@ class InstanceProcesses:
             )
 
     def make_log_directory(self) -> None:
+        """Make the directory of the logs, where they go into files.
+
+        Raises:
+            LogDirectoryError: it cannot be made.
+        """
         directory = self._options.log_directory
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
-            self.log_directory = directory.resolve()
-        elif not self._options.on_line:
-            self.log_directory = Path(tempfile.mkdtemp(prefix="loadtrim-up-"))
+        try:
+            if directory is not None:
+                directory.mkdir(parents=True, exist_ok=True)
+                self.log_directory = directory.resolve()
+            elif not self._options.on_line:
+                self.log_directory = Path(tempfile.mkdtemp(prefix="loadtrim-up-"))
+        except OSError as error:
+            where = directory if directory is not None else tempfile.gettempdir()
+            raise LogDirectoryError(f"no directory for logs can be made at {where}: {error.strerror}") from error
 
     async def start_guard(self) -> None:
         """The guard reads a pipe whose other end is this process's (and, until they exec, that of the launchers)."""

@@ -73,6 +73,27 @@ def test_records_without_a_timestamp_have_no_latency() -> None:
     assert timed == pytest.approx([13.0, 12.5])
 
 
+@pytest.mark.parametrize("step", [-2.0, 30.0])
+async def test_a_wall_clock_that_is_set_changes_no_interval(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was worked, by the one clock, over the time by the other: a capacity a thousand times as large, or none."""
+    clock = SimpleNamespace(boot=1_000.0, wall=1_700_000_000.0)
+    monkeypatch.setattr(metering_task, "boot_time", lambda: clock.boot)
+    monkeypatch.setattr(metering_task, "wall_time", lambda: clock.wall)
+    told: list[Any] = []
+
+    async def publish(record: Record, sequence: int) -> None:
+        told.append(record)
+
+    target: Any = SimpleNamespace(publish=publish, unready=lambda: False, slicing_off=lambda: "")
+    metrics = Metrics(CollectorRegistry(), "group", "client", 1.0)
+    metering = MeteringTask(MeterConfig(group="group", sla_seconds=1.0), metrics)
+    for moved in (0.0, 0.0, step, 0.0):
+        clock.boot += 1.0
+        clock.wall += 1.0 + moved
+        await metering.report("m", 1, target)
+    assert [record.interval for record in told[1:]] == pytest.approx([1.0, 1.0, 1.0])
+
+
 async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> None:
     """Also where another consumer with the same labels has added its objective to the histogram."""
     registry = CollectorRegistry()

@@ -128,7 +128,7 @@ async def test_planning_that_broke_does_not_read_the_same_again(
     clock = SimpleNamespace(now=T)
     monkeypatch.setattr(loop, "wall_time", lambda: clock.now)
     monkeypatch.setattr(loop, "PlannerThread", BrokenPlans)
-    monkeypatch.setattr(LeaderLoop, "_decide_for_ever", lambda self, _c, _t, planner: planner.decide())
+    monkeypatch.setattr(LeaderLoop, "_decide_while_clock_runs", lambda self, _c, _t, planner: planner.decide())
     since: list[float] = []
 
     def telemetry(begin: float) -> object:
@@ -388,6 +388,29 @@ async def test_what_waits_without_an_owner_holds_no_decision_up(how: str) -> Non
     async with asyncio.timeout(5.0):
         await view.look_at_unowned()
     assert view._unowned == {}
+
+
+@pytest.mark.looptime
+async def test_planning_begins_anew_where_the_clock_was_set(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was known stood still until the clock had caught up: a partition that had gone quiet was never seen so."""
+    now = asyncio.get_running_loop().time
+    clock = SimpleNamespace(ahead=T)
+    monkeypatch.setattr(loop, "wall_time", lambda: now() + clock.ahead)
+    monkeypatch.setattr(loop, "boot_time", now)
+    snapshot = SimpleNamespace(is_leader=False)
+    leader, _, tasks = await leading(SimpleNamespace(), snapshot)
+    deciding = asyncio.create_task(leader._decide_while_clock_runs(*[SimpleNamespace()] * 3))  # type: ignore[arg-type]
+    await asyncio.sleep(60.0)
+    clock.ahead += 0.5
+    await asyncio.sleep(5.0)
+    assert not deciding.done(), "what is corrected slowly is no step"
+    clock.ahead -= 600.0
+    async with asyncio.timeout(5.0):
+        await deciding
+    assert "The clock was set by -600 s." in caplog.text
+    await tasks.close()
 
 
 async def _never(*_: object, **__: object) -> bool:

@@ -204,3 +204,18 @@ def test_what_is_untold_is_sized_by_records_per_second() -> None:
     assert learnt.value(one_by_one=True, untold=True, cost_seconds=0.1).value == pytest.approx(1.0)
     assert learnt.value(one_by_one=True, untold=True, cost_seconds=1e-4).value == pytest.approx(1e-3)
     assert learnt.value(one_by_one=True, cost_seconds=1e-4).value == pytest.approx(1.0)
+
+
+def test_a_program_that_stands_still_can_not_be_said_to_do_nothing() -> None:
+    """A downstream hung: a capacity of 0 was learnt, and what is shared out by it broke every report from then on."""
+    work = MemberWork(1.0)
+    for second in range(1, 11):
+        work.done(float(second), 1.0, 10)
+        work.working(float(second), working(0, 0.0, tells=True))
+        work.close(1.0, 0, 0.1)
+    for second in range(11, 41):
+        held = 10 * (second - 10)
+        work.working(float(second), working(held, held * 0.5, tells=True))
+        work.close(1.0, 0, 0.1)
+        assert work.capacity.value >= 1.0, "as before: it tells nothing of that"
+        assert 0.0 <= work.busy.share(float(second)) <= 1.0

@@ -137,7 +137,7 @@ class TestSeeksAndGaps:
         assert (entry.arrived, entry.done, entry.lag, entry.position) == (90, 90, 0, 299)
         meter.observed(P, T + 3.0, 400)
         entry = entry_of(meter.report(T + 3.1, "m1", 7, 1))
-        assert entry.lag == 100  # offsets
+        assert entry.lag == 69, "of 100 offsets three in ten are records, as it learns slowly"
         assert 25 <= entry.arrived <= 75  # records, estimated: 0.3 to be learnt, 1.0 to start with
         assert meter.load(T + 3.1, "m1", 7).queues[0].queue_seconds < 0.2
 
@@ -481,3 +481,41 @@ def test_the_time_of_a_batch_is_told_while_there_are_batches() -> None:
     assert feed.report(T + 0.9, 2).batch_seconds == 0.8
     feed.meter.working(T + 1.0, Working())
     assert feed.report(T + 1.5, 3).batch_seconds is None
+
+
+class TestLag:
+    def test_what_is_done_behind_a_record_that_is_not_is_no_lag(self) -> None:
+        """One record that hung made a backlog of all that had come since."""
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        for second in range(60):
+            feed.append(*[T + second] * 10)
+            feed.fetch(T + second + 0.01)
+            told = 9 if second == 0 else 10
+            feed.meter.done(P, T + second + 0.1, [0.1] * told, [0.01] * told, 0)
+            entry = entry_of(feed.report(T + second + 1.0))
+            assert (entry.lag, entry.lag_min) == (1, 0 if second == 0 else 1)
+
+    def test_what_is_not_fetched_counts_by_the_records_that_the_log_holds(self) -> None:
+        """A compacted topic, read from its beginning: fifty times the work that there is was told."""
+        meter = Meter(CONFIG)
+        meter.acquired(P, T, 0, 1_000_000)
+        for number in range(20):
+            end = (number + 1) * 5_000
+            now = T + 0.01 * number
+            meter.fetched(P, now, [T - 900.0] * 100, next_offset=end, end_offset=1_000_000, size_bytes=9)
+            meter.done(P, now + 0.005, [900.0] * 100, [0.00005] * 100, end)
+        entry = entry_of(meter.report(T + 1.0, "m1", 7, 0))
+        assert entry.lag == pytest.approx(18_000, rel=0.1)
+
+    def test_a_record_of_the_future_is_the_reason_of_nothing(self) -> None:
+        """All that was late after it was told to wait for one record, for which more replicas are no help."""
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.append(T + 3600.0)
+        feed.fetch(T + 0.01)
+        feed.finish(T + 0.02, 1, 0.01)
+        feed.append(*[T + 9.0] * 5)
+        feed.fetch(T + 9.01)
+        feed.finish(T + 12.0, 5, 0.01)
+        assert feed.report(T + 13.0).late == {"queued": 5}

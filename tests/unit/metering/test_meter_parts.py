@@ -458,3 +458,14 @@ class TestArrivals:
         counts = log.close(GRID.index(T + 3600), 600, 0.0, T + 3600)
         assert len(counts) == 600
         assert sum(counts) == pytest.approx(7200)
+
+
+def test_a_busy_ring_goes_on_where_its_clock_was_set_back() -> None:
+    """It told the same for as long as the clock had been set back by."""
+    ring = BusyRing(concurrency=1.0)
+    for second in range(20):
+        ring.add(T + second + 0.5, 1.0)
+    back = T - 600.0
+    for second in range(20):
+        ring.add(back + second + 0.5, 0.0)
+    assert ring.share(back + 20.0) == 0.0

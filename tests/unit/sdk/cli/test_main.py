@@ -97,10 +97,32 @@ def test_no_broker_is_told_with_what_to_do(words: list[str], capsys: pytest.Capt
         (["python"], "python"),
         (["./run.sh", "x"], "run-sh"),
         (["___"], "replica"),
+        (["python", "-W", "ignore", "service.py"], "service"),
+        (["python", "-u", "-c", "import shop; " + "shop.run(); " * 40], "python"),
+        (["./" + "long" * 60], "long" * 10),
     ],
 )
 def test_instances_are_called_after_the_command(command: list[str], name: str) -> None:
     assert default_name(command) == name
+
+
+@pytest.mark.parametrize("words", [["doctor", "g", "t"], ["status", "g"]])
+def test_an_address_that_is_none_is_refused_in_words(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`doctor` ended with a traceback, whose code 1 means that something is missing."""
+    assert main([*words, "--bootstrap", "broker:abc"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("loadtrim: The settings of --bootstrap cannot be used: ")
+    assert "--bootstrap" in told
+
+
+def test_what_up_cannot_begin_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A traceback; and a folder was tried six times, as a command that ends."""
+    (tmp_path / "file").write_text("")
+    words = ["up", "--plain", "--log-dir", str(tmp_path / "file" / "logs"), "--", "true"]
+    assert main(words) == 2
+    assert "no directory for logs can be made at" in capsys.readouterr().err
+    assert main(["up", "--plain", "--", str(tmp_path)]) == 2
+    assert "was not found or may not be run" in capsys.readouterr().err
 
 
 def test_decisions_that_came_to_the_same_are_told_once() -> None:

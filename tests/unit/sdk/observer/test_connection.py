@@ -160,3 +160,39 @@ def test_the_clients_last_error_is_kept_and_not_printed(capfd: pytest.CaptureFix
     assert kept.last == "refused by broker-1"
     assert capfd.readouterr().err == ""
     assert (logger.propagate, logger.handlers) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffsecurity.protocol=SSL\n",
+        "# see C:\\certs\\\nsecurity.protocol=SSL\n",
+        "! and \\\nsecurity.protocol=SSL\n",
+        "client.id=a\\\n\n# not a comment\nsecurity.protocol=SSL\n".replace("\\\n\n#", "\\\n  b\n#"),
+        "security.protocol=\\\n    SSL",
+    ],
+    ids=["mark of the bytes' order", "comment that ends in a backslash", "the other comment", "continued", "last line"],
+)
+def test_no_setting_of_tls_is_lost_in_the_lines_around_it(tmp_path: Path, text: str) -> None:
+    """It was, and the connection was made without TLS."""
+    path = tmp_path / "client.properties"
+    path.write_text(text, encoding="utf-8")
+    assert read_settings(path)["security.protocol"] == "SSL"
+
+
+def test_the_escapes_of_javas_tools_are_undone_and_paths_of_windows_stay(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "bootstrap.servers=b\\:9093\nsasl.password=a\\=b\\#c\nssl.ca.location=C:\\certs\\new.pem\n"
+        "ssl.ca.pem=-----BEGIN CERTIFICATE-----\\nAAAA\\n-----END CERTIFICATE-----\n"
+    )
+    assert read_settings(path) == {
+        "bootstrap.servers": "b:9093",
+        "sasl.password": "a=b#c",
+        "ssl.ca.location": "C:\\certs\\new.pem",
+        "ssl.ca.pem": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+    }
+
+
+def test_a_certificate_that_is_no_plain_text_is_refused(tmp_path: Path) -> None:
+    assert "The certificates that" in refusal(tmp_path, "security.protocol=SSL\nssl.ca.pem=-----BEGIN é-----\n")

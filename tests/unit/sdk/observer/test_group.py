@@ -60,6 +60,16 @@ def test_an_older_base_changes_nothing_unless_the_newer_generation_fell_silent()
     assert owners(folded.state(141.0)) == {0: "c"}
 
 
+def test_a_group_that_was_deleted_and_begins_anew_at_once_is_seen() -> None:
+    """Its map was passed over as one of an older generation, and is written once: the dead ones were shown for ever."""
+    folded = view(base(5, {"old": (0,)}, at=100.0), base(1, {"new": (0,)}, at=110.0))
+    folded.apply(LoadRecord(group=GROUP, member="new", at=129.0, generation=1))
+    assert owners(folded.state(129.0)) == {0: "old"}, "a leader that was late may have written it"
+    folded.apply(LoadRecord(group=GROUP, member="new", at=131.0, generation=1))
+    state = folded.state(131.0)
+    assert (state.generation, owners(state)) == (1, {0: "new"})
+
+
 def test_a_base_written_twice_does_not_undo_releases() -> None:
     folded = view(base(1, {"a": (0,), "b": ()}), release(1, 0, 0, "a", "b"), base(1, {"a": (0,), "b": ()}))
     assert owners(folded.state(1.0)) == {0: "b"}

@@ -114,3 +114,12 @@ async def test_a_file_or_context_that_is_not_there_is_said(
     (finding,) = await look_at_cluster(KubeconfigApi(**given), TARGET, "g")
     assert " cannot be used: " in finding.detail
     assert next(iter(made.values())) in finding.detail
+
+
+@pytest.mark.parametrize("text", ["a: [", "hello", ""])
+async def test_a_file_that_is_no_kubeconfig_is_said(tmp_path: Path, text: str) -> None:
+    """It ended with a traceback, and what had been found at the brokers was lost."""
+    file = tmp_path / "config"
+    file.write_text(text)
+    (finding,) = await look_at_cluster(KubeconfigApi(str(file)), TARGET, "g")
+    assert f"The kubeconfig {file} cannot be used: " in finding.detail
