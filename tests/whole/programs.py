@@ -145,8 +145,12 @@ async def changes_its_mind(member: Member) -> None:
             batches = await member.consumer.getmany(timeout_ms=100, max_records=member.rng.randint(1, 4))
         except ConsumerStoppedError:
             return
-        for record in [record for batch in batches.values() for record in batch]:
-            await member.work(record)
+        records = [record for batch in batches.values() for record in batch]
+        for record in records:
+            member.took(record)
+        for record in records:
+            await asyncio.sleep(member.cost())
+            member.did(record)
         if batches and member.rng.random() < 0.3:
             with contextlib.suppress(CommitFailedError, IllegalStateError):  # a partition went to another member
                 await member.consumer.commit()
