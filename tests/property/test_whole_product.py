@@ -77,7 +77,7 @@ forgotten of a partition on its way to another member; 880769: with an increment
 group had lost its offsets, a handoff was given up, and the partition went on behind what the listener had forgotten.
 700160 and 700339: what one event opened and dropped was opened after it had been dropped, and took what was fetched for
 the next acquisition. 2800740: a listener that was just subscribed was not told that a partition goes.
-39393131: of a batch of a program that changes its mind the judge saw the second record as handed out when it was begun."""
+39393131: of a batch of a program that changes its mind the second record counted as handed out when it was begun."""
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),
