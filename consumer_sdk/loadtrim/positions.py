@@ -64,6 +64,8 @@ class Positions:
         self.aside = Aside(link)
         self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """The offset behind what was handed out of a stream before it was set back."""
+        self._sought: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
+        """Times that user code has said where a stream goes on."""
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         if offsets is None:
@@ -167,6 +169,7 @@ class Positions:
         if not isinstance(offset, int) or offset < 0:
             raise ValueError("Offset must be a positive integer")
         stream = self._link.stream(Partition(*partition))
+        self._sought[stream] = self._sought.get(stream, 0) + 1
         self.gone.discard(stream)  # Nothing sets it back any more: user code has said where it goes on.
         agent = self._link.need_agent()
         agent.buffer.seek(stream, offset)
@@ -189,7 +192,9 @@ class Positions:
     def set_back(self, stream: Stream, offset: int) -> None:
         """Hand out from an offset on what was handed out before: offsets of that are in no transaction any more."""
         self._handed_out[stream] = stream.position
+        sought = self._sought.get(stream, 0)
         self.seek(TopicPartition(*stream.partition), offset)
+        self._sought[stream] = sought  # It was not user code that said so.
 
     def pause(self, *partitions: TopicPartition) -> None:
         self._set_paused(partitions, paused=True)
@@ -240,15 +245,16 @@ class Positions:
     ) -> bool:
         """Seek where the brokers say, but for what was sought or lost while they were asked; return whether all is."""
         chosen = self._chosen(partitions)
-        before = {p: (stream, stream.seeks) for p in chosen for stream in [self._link.stream(Partition(*p))]}
+        before = {p: (s, self._sought.get(s, 0)) for p in chosen for s in [self._link.stream(Partition(*p))]}
         try:
             offsets = await ends(chosen)
         except KafkaTimeoutError:
             return False
         streams = self._link.streams
         present = {p for p, (stream, _) in before.items() if streams.get(Partition(*p)) is stream}
-        found = {p: offsets[p] for p in present if p in offsets and before[p][0].seeks == before[p][1]}
-        return self._seek_all(found) and present == set(chosen)
+        later = {p for p in present if self._sought.get(before[p][0], 0) != before[p][1]}
+        found = {p: offsets[p] for p in present - later if p in offsets}
+        return self._seek_all(found) and found.keys() | later == set(chosen)
 
     def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """Seek in what is still held of these; return whether that is all."""

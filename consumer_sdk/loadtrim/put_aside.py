@@ -46,9 +46,9 @@ class PutAside:
             self._coming.add(task)
             task.add_done_callback(self._coming.discard)
 
-    def look(self) -> None:
+    def look(self, streams: Mapping[Partition, Stream]) -> None:
         """Hand out no record either of what has come since for the subscription before, which the agent reads soon."""
-        self._put(self._link.streams, self._link.subscription)
+        self._put(streams, self._link.subscription)
 
     def _put(self, streams: Mapping[Partition, Stream], subscription: Subscription) -> Collection[str]:
         """Put aside what is not subscribed; return which of the topics are."""

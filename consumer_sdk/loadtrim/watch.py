@@ -34,6 +34,8 @@ class AgentWatch:
     def __init__(self, agent: Agent, thread: AgentThread) -> None:
         self._raised_at: dict[Partition, float] = {}
         """Partition without an offset -> when a call raised that last (boot clock)."""
+        self._raised_before = False
+        """The look before has raised that: this one lets the others have their turn."""
         self._agent = agent
         self._buffer: RecordBuffer = agent.buffer
         self._thread = thread
@@ -61,7 +63,9 @@ class AgentWatch:
             # The agent's frames in its traceback still run: what clears them (`unittest` does) would end the agent.
             raise error.with_traceback(None)
         without_offset = self._agent.partitions.without_offset
-        if without_offset or self._raised_at:
+        if self._raised_before:
+            self._raised_before = False
+        elif without_offset or self._raised_at:
             self._raise_without_offset(without_offset, wanted)
 
     def _raise_without_offset(self, partitions: Collection[Partition], wanted: Collection[Partition]) -> None:
@@ -73,7 +77,7 @@ class AgentWatch:
             stream = self._buffer.streams.get(partition)
             sought = stream is not None and stream.seeking  # the agent will hear of it in a moment
             if (not wanted or partition in wanted) and not sought:
-                self._raised_at[partition] = now
+                self._raised_at[partition], self._raised_before = now, True
                 self._buffer.asked(now, wanted)
                 raise NoOffsetForPartitionError(TopicPartition(*partition))
 

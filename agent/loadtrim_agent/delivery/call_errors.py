@@ -12,7 +12,8 @@ __all__ = ["CallErrors"]
 class CallErrors:
     """Errors that the user's next calls raise: one of each partition, and one of all. A later one takes its place.
 
-    Both threads change what is here, each change in one step of the interpreter.
+    Both threads change what is here without a lock: each store is one step of the interpreter, and the user's thread
+    forgets only what it has looked at just before.
     """
 
     __slots__ = ("for_good", "general", "of_partitions")

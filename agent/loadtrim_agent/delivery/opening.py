@@ -88,8 +88,8 @@ class PartitionOpener:
         self._parts = parts
         self._intake = intake
         self.without_offset: frozenset[Partition] = frozenset()
-        """Owned, without a commit and with ``auto_offset_reset=none``: every call raises until user code seeks. A new
-        set each time, for the user's thread reads it."""
+        """Owned, without a commit and with ``auto_offset_reset=none``: calls raise until user code seeks. A new set at
+        each change, for the user's thread reads it."""
         self._sought: dict[Partition, Sought] = {}
         self._opening: dict[Partition, int] = {}
         """Partition -> acquisition that is to be opened; one lost before it was is not opened any more."""
@@ -159,10 +159,12 @@ class PartitionOpener:
             except NoOffsetForPartitionError:
                 current = self._is_current(command.partition, command.acquisition_id)
                 return self._let_seek(command) if current else None
-            except TopicAuthorizationFailedError as error:
-                self._parts.agent.raise_to_user(error)
-                return None
             except UNREACHABLE as error:
+                if not self._is_current(command.partition, command.acquisition_id):
+                    return None
+                if isinstance(error, TopicAuthorizationFailedError):
+                    self._parts.agent.raise_to_user(error)
+                    return None
                 if isinstance(error, KafkaError) and not (error.retriable or isinstance(error, KafkaTimeoutError)):
                     self._parts.buffer.fail(error, command.partition)
                 await asyncio.sleep(self._parts.retry_backoff)

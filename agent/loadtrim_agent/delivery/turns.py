@@ -26,7 +26,7 @@ class TurnOrder:
         """Agent: all streams, a new mapping at each change."""
         self.ordered: dict[Partition, Stream] = {}
         """User: the streams that the order was made of last."""
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[dict[Partition, Stream]], None] = _nothing
         """User: called when other streams are present, before records of them are handed out."""
         self.left_in_slice = SLICE_RECORDS
         """User: records of the present stream before the next one's turn."""
@@ -81,7 +81,7 @@ class TurnOrder:
             self._turn = deque(s for s in self._turn if streams.get(s.partition) is s)
             self.ordered = streams
             self.left_in_slice = SLICE_RECORDS
-            self.on_change()
+            self.on_change(streams)
         for stream in fed:
             if not stream.queued and streams.get(stream.partition) is stream:
                 stream.queued = True
@@ -188,5 +188,5 @@ class TurnOrder:
                 self.left_in_slice = SLICE_RECORDS
 
 
-def _nothing() -> None:
+def _nothing(streams: dict[Partition, Stream]) -> None:
     pass

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
 from aiokafka.errors import for_code
 from aiokafka.structs import TopicPartition
 
@@ -174,6 +175,10 @@ class GroupView:
     def generation_changed(self) -> None:
         """Advice of the generation before does not count any more."""
         self._in_flight.clear()
+
+    def clock_set(self) -> None:
+        """Take the members to have joined now, by the clock that was set."""
+        self._joined_at.clear()
 
     def _weigh(self, report: ReportRecord) -> None:
         """Keep work per partition as reported last, for placing unclaimed partitions at the next rebalance."""
@@ -370,7 +375,7 @@ class LeaderLoop:
         assert control is not None, "no map of ours without the log"
         telemetry = control.telemetry(max(wall_time() - REPLAY_SECONDS, self._replay_since))
         planner = PlannerThread(self._config)
-        if self._replay_since and self.last is not None:
+        if self.last is not None:
             # The members heed no lower sequence, and the policy goes on from what it wanted.
             planner.observe(TelemetryEntry(self.last, self.last.at, replayed=True))
         source = make_rate_source(self._config.monitor, self._group.queries, self._config.decision_seconds)
@@ -399,7 +404,7 @@ class LeaderLoop:
             if isinstance(record, ReportRecord):
                 self._view.observe(record)
                 planner.observe(entry)
-            elif isinstance(record, DecisionRecord) and entry.replayed:
+            elif isinstance(record, DecisionRecord) and entry.replayed and self.last is None:
                 planner.observe(entry)
 
         try:
@@ -427,11 +432,7 @@ class LeaderLoop:
         set_to = wall_time() - boot_time()
         while True:
             if abs(moved := wall_time() - boot_time() - set_to) > CLOCK_STEP_SECONDS:
-                log.warning(
-                    "The clock was set by %+.0f s. Planning begins anew with what was reported lately; the group goes "
-                    "on as it is meanwhile.",
-                    moved,
-                )
+                self._clock_set(moved)
                 return
             if self._group.snapshot().is_leader:
                 await self._listen(telemetry, planner)
@@ -453,6 +454,17 @@ class LeaderLoop:
                 async with asyncio.timeout(seconds_to_beat(wall_time(), every, DECISION_PHASE * every)):
                     await self._at_once.wait()
             self._at_once.clear()
+
+    def _clock_set(self, moved: float) -> None:
+        """Forget what is known by the clock that was set."""
+        log.warning(
+            "The clock was set by %+.0f s. Planning begins anew with what was reported lately; the group goes on as it "
+            "is meanwhile.",
+            moved,
+        )
+        self._view.clock_set()
+        if self.last is not None:
+            self.last = _without_times(self.last)
 
     def _expected(self) -> Mapping[str, TopicCurve]:
         """Return what the history expects now; nothing where that cannot be worked out."""
@@ -504,7 +516,11 @@ class LeaderLoop:
         outcome: list[bool] = []
 
         async def note() -> None:
-            outcome.append(await write())
+            try:
+                outcome.append(await write())
+            except Exception:
+                log.exception("A decision could not be written (%s); the next one is.", name)
+                self._boundary.broke("planning")
 
         task = self._tasks.spawn_contained(note(), name)
         if task is not None:
@@ -551,6 +567,12 @@ class LeaderLoop:
         log.log(level, "Plan %d: %s", decision.sequence, decision_line(decision, state.instances))
         for complaint in self.instances.new_complaints(state.members):
             log.warning("%s: %s", decision.group, complaint)
+
+
+def _without_times(decision: DecisionRecord) -> DecisionRecord:
+    """Return a decision without what it remembers by a clock that was set since: what the policy wanted stays."""
+    state = {name: value for name, value in decision.state.items() if name == "wanted"}
+    return msgspec.structs.replace(decision, at=wall_time(), state=state, baseline=None)
 
 
 def _plan_record(decision: DecisionRecord) -> PlanRecord:

@@ -297,8 +297,8 @@ class BusyRing:
     def add(self, now: float, busy: float) -> None:
         """Work that ended now; what cannot have been done in this second was done in those before."""
         self.total += busy
-        if now > self._told_at:
-            self.longest_seconds *= 0.5 ** ((now - self._told_at) / HALF_LIFE_SECONDS)
+        if now != self._told_at:  # lower, where the clock was set back
+            self.longest_seconds *= 0.5 ** (max(0.0, now - self._told_at) / HALF_LIFE_SECONDS)
             self._stretch, self._told_at = 0.0, now
         self._stretch += busy / self.capacity
         self.longest_seconds = max(self.longest_seconds, self._stretch)

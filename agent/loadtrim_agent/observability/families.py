@@ -188,7 +188,8 @@ COMMITS_FAILED = Family(
     "counter",
     "count",
     "Commit requests that were not acknowledged. Rebalance: the generation had ended, the next one sends it again; "
-    "coordinator: none answered, it is sent again; fenced: the member is out of the group; refused: any other reason.",
+    "coordinator: none answered, or it knows too little yet, and it is sent again; fenced: the member is out of the "
+    "group; refused: any other reason.",
     (*MEMBER, "reason"),
     words=("rebalance", "coordinator", "fenced", "refused"),
 )

@@ -231,7 +231,7 @@ class HttpServer:
     def _start(self, address: Address) -> None:
         try:
             self._listener = _Listener(address, _Pages(self))
-        except (OSError, ValueError, RuntimeError) as error:  # ValueError: a host that cannot be a name
+        except (OSError, ValueError) as error:  # ValueError: a host that cannot be a name
             problem = (
                 f"LOADTRIM_HTTP={self._text}: cannot listen there ({error}). /metrics, /healthz, /readyz and "
                 "/status of this process are not served; the consumer runs on. Free the port, or give another "

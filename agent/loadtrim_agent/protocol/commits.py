@@ -16,6 +16,7 @@ from loadtrim_agent.common.partition import Partition
 from .commands import SendCommitCommand
 from .events import CommitAnsweredEvent, OffsetCommit
 from .group_config import RETRIABLE, Code
+from .missing_partitions import GONE_SECONDS
 
 __all__ = ["CommitFailure", "CommitOutcome", "CommitQueue", "failure_of"]
 
@@ -31,7 +32,7 @@ class CommitFailure(enum.StrEnum):
     REBALANCE = "rebalance"
     """The commit's generation had ended, or is ending: expected around a rebalance. The next one sends it again."""
     COORDINATOR = "coordinator"
-    """No coordinator answered: whether it counted is unknown, and it is sent again."""
+    """No coordinator answered, or it does not know yet: whether it counted is unknown, and it is sent again."""
     FENCED = "fenced"
     """The coordinator does not know the member any more: what it did since its last commit is done again elsewhere."""
     REFUSED = "refused"
@@ -96,6 +97,8 @@ class CommitQueue:
         self._sent: int | None = None
         """Number of the request in flight."""
         self._numbers = 0
+        self._unknown_since: dict[Partition, float] = {}
+        """Partition -> since when its commits are answered that it is not known."""
         self._waiting: dict[int, set[Partition]] = {}
         """Caller -> partitions that it still waits for."""
 
@@ -172,9 +175,10 @@ class CommitQueue:
             if acquisition_of(partition) != entry.acquisition_id:
                 self._finish(partition, entry, Code.ILLEGAL_GENERATION, outcome)
             elif code == Code.NONE:
+                self._unknown_since.pop(partition, None)
                 outcome.acknowledged[partition] = OffsetCommit(acquisition_id=entry.acquisition_id, offset=entry.offset)
                 self._finish(partition, entry, Code.NONE, outcome)
-            elif code in _SENT_AGAIN:
+            elif code in _SENT_AGAIN and self._passes(partition, code, event.now):
                 outcome.refused.append(partition)
                 self._put_back(partition, entry)
             else:
@@ -184,9 +188,17 @@ class CommitQueue:
                 self._finish(partition, entry, code, outcome)
         return outcome
 
+    def _passes(self, partition: Partition, code: int, now: float) -> bool:
+        """Return whether a refusal may end by itself: a topic that is not known for long is not there any more."""
+        if code != Code.UNKNOWN_TOPIC_OR_PARTITION:
+            self._unknown_since.pop(partition, None)
+            return True
+        return now - self._unknown_since.setdefault(partition, now) < GONE_SECONDS
+
     def lose(self, partition: Partition, code: int = Code.ILLEGAL_GENERATION) -> dict[int, int]:
         """The partition is not held any more. Returns the callers that are answered by that, with the code."""
         outcome = CommitOutcome()
+        self._unknown_since.pop(partition, None)
         entry = self._pending.pop(partition, None)
         if entry is not None:
             self._finish(partition, entry, code, outcome)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
@@ -32,7 +33,14 @@ from loadtrim_agent.kafka.subscription import TopicWatch
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
-from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, RETRIABLE, Code, GroupConfig
+from loadtrim_agent.protocol.group_config import (
+    BROKER_ASSIGNS,
+    COORDINATOR_MOVED,
+    LOADTRIM,
+    RETRIABLE,
+    Code,
+    GroupConfig,
+)
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
@@ -326,13 +334,16 @@ class UserCommits:
         Java client does, this waits for the transaction's end, for at most ``request_timeout_ms``.
 
         Raises:
-            KafkaError: the broker refused. KafkaTimeoutError: a transaction stays open.
+            KafkaError: the broker refused, or the agent ends meanwhile. KafkaTimeoutError: a transaction stays open.
         """
         loop, config = asyncio.get_running_loop(), self._driver.config
-        stable = self._committed_timeout is not None
-        deadline = loop.time() + (self._committed_timeout or 0.0)
+        stable, deadline = self._committed_timeout is not None, math.inf
         fetched = await self._requests.committed(partitions, stable=stable)
         while fetched.unstable or (fetched.code in RETRIABLE and not self._closed):
+            if fetched.unstable:
+                deadline = min(deadline, loop.time() + (self._committed_timeout or 0.0))
+            elif fetched.code in COORDINATOR_MOVED:
+                await self._requests.connect()  # a member that is out of its group asks for it nowhere else
             if fetched.unstable and loop.time() >= deadline:
                 names = ", ".join(f"{topic}-{index}" for topic, index in sorted(fetched.unstable))
                 raise KafkaTimeoutError(

@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import IllegalStateError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from opentelemetry import context as contexts
 from opentelemetry import propagate, trace
@@ -33,6 +32,7 @@ from loadtrim import __version__
 from loadtrim.consumer import Consumer
 from loadtrim.managed import Batches
 from loadtrim.work import Work
+from loadtrim_agent.common.partition import Partition
 
 __all__ = ["LoadtrimInstrumentor"]
 
@@ -254,13 +254,18 @@ def _handed_back(consumer: Consumer, records: Iterable[Record]) -> Iterator[None
 
     A program that says itself what is done says nothing of them, and so they stay undone.
     """
+    buffer = consumer._client.buffer
+    streams = buffer.streams if buffer is not None else {}
+    taken = [
+        (record, s, s.seeks) for record in records if (s := streams.get(Partition(record.topic, record.partition)))
+    ]
     try:
         yield
     except asyncio.CancelledError:
-        buffer = consumer._client.buffer
         if buffer is not None and not buffer.hand.telling.begun:
-            for record in records:
-                with contextlib.suppress(IllegalStateError):  # it went to another member meanwhile
+            for record, stream, seeks in taken:
+                # It may have gone meanwhile, and come again; and user code may have sought elsewhere.
+                if buffer.streams.get(stream.partition) is stream and stream.seeks == seeks:
                     consumer.seek(TopicPartition(record.topic, record.partition), record.offset)
         raise
 

@@ -218,7 +218,7 @@ def _logical_lines(text: str) -> Iterator[str]:
     Source: ``java.util.Properties.load``.
     """
     begun = ""
-    for line in text.splitlines():
+    for line in re.split(r"\r\n|\r|\n", text):
         line = line.lstrip()
         if not begun and (not line or line.startswith(("#", "!"))):
             continue

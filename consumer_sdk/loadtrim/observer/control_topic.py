@@ -147,8 +147,8 @@ class ControlTopic:
             it, or where none is found in time what was read.
         """
         scan_seconds = SCAN_SECONDS if scan_seconds is None else scan_seconds
-        with outside_errors(self.connection, f"reading the control topic {self.topic}"), self._in_time():
-            async with asyncio.timeout(READ_SECONDS):
+        with outside_errors(self.connection, f"reading the control topic {self.topic}"):
+            async with self._in_time():
                 coordination, end = await self._back_to(COORDINATION, self._has_map, scan_seconds)
                 start = await self._offset_at(TELEMETRY, time.time() - seconds)
                 telemetry_end = await self._end(TELEMETRY)
@@ -156,15 +156,26 @@ class ControlTopic:
         positions = {COORDINATION: end, TELEMETRY: telemetry_end}
         return Recent(coordination, telemetry, self.unreadable, positions)
 
-    @contextlib.contextmanager
-    def _in_time(self) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        """Bound a read.
+
+        Raises:
+            CommandError: it took too long.
+        """
+        limit = asyncio.timeout(READ_SECONDS)
         try:
-            yield
+            async with limit:
+                yield
         except TimeoutError as error:
+            if not limit.expired():
+                raise  # of a connection
             raise CommandError(
                 f"Reading the control topic {self.topic} took longer than {READ_SECONDS:.0f} s.",
-                "The brokers answer, and there is more in it than can be read in this time, so nothing was done.",
-                "Ask for less of it (simulate: a shorter --past; explain: a smaller --last).",
+                "There is more in it than can be read in this time, or the broker of one of its partitions does not "
+                "answer. Nothing was done.",
+                "Ask for less of it (simulate: a shorter --past; explain: a smaller --last), and look whether all "
+                "brokers are there.",
             ) from error
 
     async def decisions(self, last: int) -> list[DecisionRecord]:
@@ -173,8 +184,8 @@ class ControlTopic:
         def enough(entries: list[Entry]) -> bool:
             return len(self._decisions_in(entries)) >= last
 
-        with outside_errors(self.connection, f"reading the control topic {self.topic}"), self._in_time():
-            async with asyncio.timeout(READ_SECONDS):
+        with outside_errors(self.connection, f"reading the control topic {self.topic}"):
+            async with self._in_time():
                 entries, _ = await self._back_to(TELEMETRY, enough, SCAN_SECONDS)
         return self._decisions_in(entries)[-last:]
 

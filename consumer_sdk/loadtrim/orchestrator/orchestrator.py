@@ -236,7 +236,8 @@ class LocalOrchestrator:
 
         Raises:
             CommandNotFoundError: the command is not there.
-            OSError: no free port, or the log directory cannot be made.
+            LogDirectoryError: the log directory cannot be made.
+            OSError: no free port.
         """
         self._processes.check_command(self._env)
         self._events.start()

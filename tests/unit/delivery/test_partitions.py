@@ -13,6 +13,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     LeaderNotAvailableError,
     NoOffsetForPartitionError,
+    TopicAuthorizationFailedError,
     UnknownError,
 )
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -805,6 +806,24 @@ async def test_the_start_of_what_is_lost_meanwhile_is_not_asked_for_again() -> N
     assert len(asked) == before
     assert not house.buffer.errors.concern(()), "its errors are nobody's any more"
     assert all(task.done() for task in house.tasks)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("error", [UnknownError("of a broker"), TopicAuthorizationFailedError("topic")])
+async def test_a_start_that_is_refused_after_the_loss_is_nobodys_error(error: Exception) -> None:
+    """It was raised for a partition that another member had, and one that is refused for good ended the consumer."""
+    house = House()
+
+    async def reset_offset(partition: Partition) -> int:
+        house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
+        house.changed.set()
+        raise error
+
+    house.fetcher.reset_offset = reset_offset  # type: ignore[method-assign]
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=None)])
+    await asyncio.sleep(1.0)
+    assert all(task.done() for task in house.tasks)
+    assert (house.failures, house.buffer.errors.concern(())) == ([], False)
 
 
 async def test_what_runs_again_when_its_listener_has_gone_is_told_to_the_next_one() -> None:

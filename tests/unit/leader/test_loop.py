@@ -154,7 +154,7 @@ async def test_planning_that_broke_does_not_read_the_same_again(
         await asyncio.gather(task, return_exceptions=True)
     assert counts == ["planning", "planning"]
     assert since == [T - 300.0, T]
-    assert [[entry.record for entry in planner.seen] for planner in PLANNERS] == [[], [leader.last]]
+    assert [[entry.record for entry in planner.seen] for planner in PLANNERS] == [[leader.last], [leader.last]]
 
 
 async def _nothing(_: object) -> None:
@@ -410,6 +410,61 @@ async def test_planning_begins_anew_where_the_clock_was_set(
     async with asyncio.timeout(5.0):
         await deciding
     assert "The clock was set by -600 s." in caplog.text
+    await tasks.close()
+
+
+@pytest.mark.looptime
+async def test_behind_a_clock_that_was_set_planning_goes_on_from_what_was_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It began at sequence 1, which members pass over; or with the patience of the other clock."""
+    decided: list[int] = []
+
+    async def decide(self: LeaderLoop, control: object, telemetry: object, planner: BrokenPlans) -> None:
+        decided.append(len(PLANNERS))
+        if len(decided) == 1:
+            self.last = wants(3, sequence=41)
+            self.last = msgspec.structs.replace(self.last, state={"wanted": 3.0, "fit_since": T - 3600.0})
+            self._view._joined_at["a"] = T + 3600.0
+            self._clock_set(-600.0)
+        else:
+            await asyncio.get_running_loop().create_future()
+
+    async def read(hear: Any) -> None:
+        hear(TelemetryEntry(msgspec.structs.replace(wants(3, sequence=41), state={"down_at": T}), T, replayed=True))
+
+    monkeypatch.setattr(loop, "PlannerThread", BrokenPlans)
+    monkeypatch.setattr(LeaderLoop, "_decide_while_clock_runs", decide)
+    control = SimpleNamespace(telemetry=lambda since: SimpleNamespace(read=read))
+    snapshot = SimpleNamespace(member="a", owners={}, assignment=None)
+    leader, _, tasks = await leading(SimpleNamespace(), snapshot, log=control, queries=None)
+    leader._config = structs.replace(CONFIG, baseline_topic="")
+    PLANNERS.clear()
+    leading_task = asyncio.create_task(leader._guarded())
+    await asyncio.sleep(2 * loop.CLOCK_PAUSE_SECONDS)
+    assert decided == [1, 2], "a planner of its own"
+    (entry,) = PLANNERS[1].seen
+    assert isinstance(entry.record, DecisionRecord)
+    assert (entry.record.sequence, entry.record.state) == (41, {"wanted": 3.0})
+    assert not leader._view._joined_at
+    leading_task.cancel()
+    await asyncio.gather(leading_task, return_exceptions=True)
+    await tasks.close()
+
+
+@pytest.mark.looptime
+async def test_a_write_that_breaks_is_counted_and_the_next_decision_comes(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(*_: object, **__: object) -> bool:
+        raise ZeroDivisionError
+
+    control: Any = SimpleNamespace(write=broken, publish=broken)
+    leader, _, tasks = await leading(control, SimpleNamespace(assignment={}, member="a", generation=1))
+    counts: list[str] = []
+    leader._boundary = ErrorBoundary(SimpleNamespace(error=counts.append))
+    await leader._act(control, wants(3), STATE)
+    assert counts == ["planning"] * 2
+    assert leader._victims is None
+    assert "is off from now on" not in caplog.text
     await tasks.close()
 
 

@@ -469,3 +469,12 @@ def test_a_busy_ring_goes_on_where_its_clock_was_set_back() -> None:
     for second in range(20):
         ring.add(back + second + 0.5, 0.0)
     assert ring.share(back + 20.0) == 0.0
+
+
+def test_the_longest_stretch_begins_anew_where_the_clock_was_set_back() -> None:
+    """All work of an hour counted as one stretch, so that a partition that hung was never seen as stuck."""
+    ring = BusyRing(concurrency=1.0)
+    ring.add(T, 0.1)
+    for number in range(100):
+        ring.add(T - 3600.0 + number, 0.1)
+    assert ring.longest_seconds < 1.0

@@ -191,7 +191,6 @@ QUEUES = st.lists(st.tuples(st.integers(0, 80), st.booleans(), st.floats(0.0, 0.
 PEERS = st.lists(st.tuples(st.floats(0.0, 0.6), st.floats(0.2, 3.0), st.floats(-1.0, 1.0)), max_size=5)
 
 
-@pytest.mark.slow
 def test_who_is_busier_is_given_nothing_where_all_is_late() -> None:
     """Of one burst that was too large for all of them three members made 540 moves in 5 s."""
     mine = [own(i, records, newest_age=2.0) for i, records in enumerate((400, 500, 600, 700))]
@@ -202,6 +201,7 @@ def test_who_is_busier_is_given_nothing_where_all_is_late() -> None:
     assert choice.target == "d"
 
 
+@pytest.mark.slow
 @given(QUEUES, PEERS, st.floats(0.0, 0.5))
 @example([(2, False, 0.0), (6, True, 0.0)], [(0.25, 1.0, 0.0)], 0.25)
 def test_nobody_is_given_what_all_together_cannot_do_in_time(

@@ -9,6 +9,7 @@ from loadtrim_agent.protocol.commands import SendCommitCommand
 from loadtrim_agent.protocol.commits import CommitFailure, CommitOutcome, CommitQueue, failure_of
 from loadtrim_agent.protocol.events import CommitAnsweredEvent, OffsetCommit
 from loadtrim_agent.protocol.group_config import Code
+from loadtrim_agent.protocol.missing_partitions import GONE_SECONDS
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 BACKOFF = 0.1
@@ -213,3 +214,19 @@ def test_numbers_go_on_in_the_next_queue(q: Queue) -> None:
 )
 def test_a_request_failed_by_the_worst_of_its_answers(codes: tuple[int, ...], failure: CommitFailure | None) -> None:
     assert failure_of(codes) is failure
+
+
+def test_a_topic_that_stays_unknown_is_refused_for_good(q: Queue) -> None:
+    """One that was deleted: its last commit was tried for as long as a member may take to leave."""
+    q.want(1, p0=5)
+    outcome = q.answer(q.send(), Code.UNKNOWN_TOPIC_OR_PARTITION)
+    assert (outcome.refused, outcome.finished) == ([P0], {})
+    q.now += GONE_SECONDS
+    outcome = q.answer(q.send(), Code.UNKNOWN_TOPIC_OR_PARTITION)
+    assert outcome.finished == {1: Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert q.queue.idle
+    q.now += BACKOFF
+    q.want(2, p0=6)
+    assert q.answer(q.send(), Code.NONE).finished == {2: Code.NONE}
+    q.want(3, p0=7)
+    assert q.answer(q.send(), Code.UNKNOWN_TOPIC_OR_PARTITION).finished == {}, "it is known again meanwhile"

@@ -21,7 +21,7 @@ from loadtrim_agent.runtime.refusals import _TEXTS, Refusals
 from walks.broker import MemoryBroker
 from walks.scenes import GROUP, TOPIC, consumer, stage, until
 
-OFFSET_COMMIT, OFFSET_FETCH, HEARTBEAT = 8, 9, 12
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, HEARTBEAT = 8, 9, 10, 12
 TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED = 29, 30
 UNKNOWN_SERVER_ERROR = -1
 FIRST, SECOND = Partition("a", 0), Partition("a", 1)
@@ -129,6 +129,28 @@ async def test_heartbeats_that_are_refused_otherwise_raise_in_user_code_when_the
         agent.feed(CoordinatorFoundEvent(now=boot_time()))  # a heartbeat follows at once
         with pytest.raises(UnknownError, match="start it again"):
             await asyncio.wait_for(one.getone(), WAIT_SECONDS)
+
+
+async def test_committed_offsets_are_asked_for_where_the_coordinator_went_also_out_of_the_group() -> None:
+    """Nobody else looks for it then: the call waited for ever."""
+    async with stage() as broker, consumer(broker) as one:
+        await until(lambda: broker.committed(GROUP, TOPIC, 0) == 0)
+        agent: Any = one._client.link.need_agent()  # type: ignore[union-attr]
+        agent.leave(0.0, release=False)
+        await until(agent.condition.left.is_set)
+        looked: list[int] = []
+
+        def find(request: Any) -> None:
+            looked.append(1)
+
+        def moved(request: Any) -> Any:
+            topics = [(t, [(i, -1, "", 0) for i in indexes]) for t, indexes in request.topics]
+            moved = commit.OffsetFetchResponse_v3(throttle_time_ms=0, topics=topics, error_code=16)
+            return None if looked else moved
+
+        broker.play(FIND_COORDINATOR, find)
+        broker.play(OFFSET_FETCH, moved)
+        assert await asyncio.wait_for(one.committed(TopicPartition(TOPIC, 0)), WAIT_SECONDS) == 0
 
 
 async def test_committed_offsets_are_asked_for_again_while_the_coordinator_moves() -> None:

@@ -23,7 +23,7 @@ from aiokafka.errors import (
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from loadtrim import Consumer, Settings, managed, signals
+from loadtrim import Consumer, Settings, managed, signals, watch
 from loadtrim.agent_link import AgentLink
 from loadtrim.managed import ManagedConsumer
 from loadtrim.watch import AgentWatch
@@ -637,6 +637,25 @@ async def test_what_has_no_offset_holds_up_no_other_partition_and_no_other_task(
     assert raised >= 1, "it is said"
     assert others >= raised
     running.cancel()
+
+
+async def test_what_has_no_offset_holds_up_no_other_partition_of_a_program_that_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where user code waited for longer than that is told again, no call came to the others."""
+    clock = SimpleNamespace(now=1_000.0)
+    monkeypatch.setattr(watch, "boot_time", lambda: clock.now)
+    client, agent = started()
+    agent.buffer.agent_seen_at = float("inf")
+    agent.partitions.without_offset = frozenset({TWO})
+    told: list[str] = []
+    for _ in range(6):
+        clock.now += 10.0
+        try:
+            told.append(str((await client.getone()).offset))
+        except NoOffsetForPartitionError:
+            told.append("none")
+    assert told == ["none", "0", "none", "1", "none", "2"]
 
 
 async def test_a_loop_that_passes_over_an_error_of_every_call_lets_other_tasks_run() -> None:

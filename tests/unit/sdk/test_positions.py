@@ -342,14 +342,14 @@ class Ends:
 
     def __init__(self) -> None:
         self.asked, self.answer = asyncio.Event(), asyncio.Event()
-        self.away = False
+        self.away = self.left_out = False
 
     async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         self.asked.set()
         await self.answer.wait()
         if self.away:
             raise KafkaTimeoutError("no answer in 40 s")
-        return dict.fromkeys(partitions, 10)
+        return {} if self.left_out else dict.fromkeys(partitions, 10)
 
 
 def seeking_at_the_end() -> tuple[Positions, Link, Ends]:
@@ -364,7 +364,7 @@ def seeking_at_the_end() -> tuple[Positions, Link, Ends]:
     return Positions(link, ends, group="g", auto_commit=True), link, ends
 
 
-@pytest.mark.parametrize("meanwhile", ["nothing", "a seek", "a loss", "no answer"])
+@pytest.mark.parametrize("meanwhile", ["nothing", "a seek", "a loss", "no answer", "set back", "left out"])
 async def test_a_seek_to_the_end_gives_way_to_what_happens_meanwhile(meanwhile: str) -> None:
     """The late answer replaced a later seek, moved the next acquisition, and a leader that was away raised."""
     positions, link, ends = seeking_at_the_end()
@@ -374,10 +374,17 @@ async def test_a_seek_to_the_end_gives_way_to_what_happens_meanwhile(meanwhile: 
         positions.seek(AT, 3)
     elif meanwhile == "a loss":
         link.streams[Partition(*AT)] = Stream(Partition(*AT), 2, 5)
-    ends.away = meanwhile == "no answer"
+    elif meanwhile == "set back":
+        positions.set_back(link.streams[Partition(*AT)], 0)
+    ends.away, ends.left_out = meanwhile == "no answer", meanwhile == "left out"
     ends.answer.set()
     done = await seeking
-    found = (done, link.streams[Partition(*AT)].position)
-    assert (
-        found == {"nothing": (True, 10), "a seek": (True, 3), "a loss": (False, 5), "no answer": (False, 0)}[meanwhile]
-    )
+    expected = {
+        "nothing": (True, 10),
+        "a seek": (True, 3),
+        "a loss": (False, 5),
+        "no answer": (False, 0),
+        "set back": (True, 10),
+        "left out": (False, 0),
+    }
+    assert (done, link.streams[Partition(*AT)].position) == expected[meanwhile]
