@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -375,6 +376,7 @@ class LeaderLoop:
         assert control is not None, "no map of ours without the log"
         telemetry = control.telemetry(max(wall_time() - REPLAY_SECONDS, self._replay_since))
         planner = PlannerThread(self._config)
+        listen = partial(self._listen, telemetry, planner, decisions=self.last is None)
         if self.last is not None:
             # The members heed no lower sequence, and the policy goes on from what it wanted.
             planner.observe(TelemetryEntry(self.last, self.last.at, replayed=True))
@@ -383,18 +385,23 @@ class LeaderLoop:
         async with asyncio.TaskGroup() as tasks:
             expecting = asyncio.Event()
             reading = [tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")]
-            await self._listen(telemetry, planner)
+            await listen()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BASELINE_SECONDS_MAX):
                     await expecting.wait()
-            await self._decide_while_clock_runs(control, telemetry, planner)
+            await self._decide_while_clock_runs(control, listen, planner)
             for task in reading:
                 task.cancel()
 
-    async def _listen(self, telemetry: TelemetryTail, planner: PlannerThread) -> None:
+    async def _listen(self, telemetry: TelemetryTail, planner: PlannerThread, *, decisions: bool = True) -> None:
         """Take in what was reported since the last time, as far as it can be read soon.
 
         The planner knows how old everything is, and holds where too much is missing.
+
+        Args:
+            telemetry: is read on.
+            planner: takes it in.
+            decisions: of earlier leaders too. Otherwise it goes on from a later one, of this member's own.
         """
 
         def hear(entry: TelemetryEntry) -> None:
@@ -404,7 +411,7 @@ class LeaderLoop:
             if isinstance(record, ReportRecord):
                 self._view.observe(record)
                 planner.observe(entry)
-            elif isinstance(record, DecisionRecord) and entry.replayed and self.last is None:
+            elif isinstance(record, DecisionRecord) and entry.replayed and decisions:
                 planner.observe(entry)
 
         try:
@@ -427,7 +434,7 @@ class LeaderLoop:
             caught_up.set()
 
     async def _decide_while_clock_runs(
-        self, control: ControlLog, telemetry: TelemetryTail, planner: PlannerThread
+        self, control: ControlLog, listen: Callable[[], Awaitable[None]], planner: PlannerThread
     ) -> None:
         set_to = wall_time() - boot_time()
         while True:
@@ -435,7 +442,7 @@ class LeaderLoop:
                 self._clock_set(moved)
                 return
             if self._group.snapshot().is_leader:
-                await self._listen(telemetry, planner)
+                await listen()
                 await self._view.look_at_unowned()
                 await self._rates.look(self._view.owners)
                 began = time.perf_counter()

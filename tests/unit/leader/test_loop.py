@@ -452,6 +452,38 @@ async def test_behind_a_clock_that_was_set_planning_goes_on_from_what_was_wanted
     await tasks.close()
 
 
+async def test_what_an_earlier_leader_decided_counts_also_where_it_is_read_after_the_first_decision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Much telemetry is read in parts. A leader that missed the rest would begin at a sequence that nobody heeds."""
+    heard: list[int] = []
+
+    async def decide(self: LeaderLoop, control: object, listen: Any, planner: BrokenPlans) -> None:
+        self.last = wants(3, sequence=1)
+        await listen()
+        heard.extend(entry.record.sequence for entry in planner.seen)
+        await asyncio.get_running_loop().create_future()
+
+    parts = [wants(3, sequence=40), wants(3, sequence=41)]
+
+    async def read(hear: Any) -> None:
+        hear(TelemetryEntry(parts.pop(0), T, replayed=True))
+
+    monkeypatch.setattr(loop, "PlannerThread", BrokenPlans)
+    monkeypatch.setattr(LeaderLoop, "_decide_while_clock_runs", decide)
+    control = SimpleNamespace(telemetry=lambda since: SimpleNamespace(read=read))
+    leader, _, tasks = await leading(SimpleNamespace(), SimpleNamespace(), log=control, queries=None)
+    leader._config = structs.replace(CONFIG, baseline_topic="")
+    leading_task = asyncio.create_task(leader._guarded())
+    async with asyncio.timeout(5.0):
+        while len(heard) < 2:  # noqa: ASYNC110 - what is waited for happens in the code under test
+            await asyncio.sleep(0)
+    assert heard == [40, 41]
+    leading_task.cancel()
+    await asyncio.gather(leading_task, return_exceptions=True)
+    await tasks.close()
+
+
 @pytest.mark.looptime
 async def test_a_write_that_breaks_is_counted_and_the_next_decision_comes(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(*_: object, **__: object) -> bool:
