@@ -130,26 +130,29 @@ class ChaosCluster:
 @contextlib.contextmanager
 def chaos_cluster(logs: Path) -> Iterator[ChaosCluster]:
     """The cluster, gone afterwards however this process ends."""
-    first = _three_ports()
     near = dict(zip(range(1, BROKERS + 1), free_ports(BROKERS), strict=True))
     targets: dict[int, int] = {}
+    with Proxies(near, targets) as proxies:
+        first = (
+            _three_ports()
+        )  # The proxies have their ports by now, so that neither these nor a broker's are among them.
 
-    def properties(broker: int) -> dict[str, str]:
-        plain = f"PLAINTEXT://127.0.0.1:{first + broker - 1}"
-        return {**PROPERTIES, "advertised.listeners": f"{plain},{LISTENER}://127.0.0.1:{near[broker]}"}
+        def properties(broker: int) -> dict[str, str]:
+            plain = f"PLAINTEXT://127.0.0.1:{first + broker - 1}"
+            return {**PROPERTIES, "advertised.listeners": f"{plain},{LISTENER}://127.0.0.1:{near[broker]}"}
 
-    kafka = LocalKafka(
-        brokers=BROKERS,
-        properties=properties,
-        listeners={LISTENER: "SASL_PLAINTEXT"},
-        port=first,
-        heap_mb=HEAP_MB,
-        log_dir=logs,
-        short_run=True,
-    )
-    with kafka, Proxies(near, targets) as proxies:
-        targets.update({broker.id: broker.further_ports[LISTENER] for broker in kafka.brokers})
-        yield ChaosCluster(kafka, proxies)
+        kafka = LocalKafka(
+            brokers=BROKERS,
+            properties=properties,
+            listeners={LISTENER: "SASL_PLAINTEXT"},
+            port=first,
+            heap_mb=HEAP_MB,
+            log_dir=logs,
+            short_run=True,
+        )
+        with kafka:
+            targets.update({broker.id: broker.further_ports[LISTENER] for broker in kafka.brokers})
+            yield ChaosCluster(kafka, proxies)
 
 
 def _three_ports() -> int:
