@@ -253,7 +253,7 @@ class Positions:
         streams = self._link.streams
         present = {p for p, (stream, _) in before.items() if streams.get(Partition(*p)) is stream}
         later = {p for p in present if self._sought.get(before[p][0], 0) != before[p][1]}
-        found = {p: offsets[p] for p in present - later if p in offsets}
+        found = {p: offsets[p] for p in chosen if p in present - later and p in offsets}
         return self._seek_all(found) and found.keys() | later == set(chosen)
 
     def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> bool:
