@@ -331,6 +331,7 @@ async def test_all_in_time_is_left_alone_and_little_is_not_looked_at() -> None:
     assert house.promises() == []
 
 
+@pytest.mark.looptime
 async def test_the_oldest_head_is_first_while_much_waits() -> None:
     """Round by round again as soon as little waits."""
     house = House()
