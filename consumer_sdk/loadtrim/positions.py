@@ -170,6 +170,9 @@ class Positions:
             raise ValueError("Offset must be a positive integer")
         stream = self._link.stream(Partition(*partition))
         self._sought[stream] = self._sought.get(stream, 0) + 1
+        self._seek(stream, offset)
+
+    def _seek(self, stream: Stream, offset: int) -> None:
         self.gone.discard(stream)  # Nothing sets it back any more: user code has said where it goes on.
         agent = self._link.need_agent()
         agent.buffer.seek(stream, offset)
@@ -185,16 +188,14 @@ class Positions:
         committed: dict[TopicPartition, int | None] = {}
         for partition in self._chosen(partitions):
             committed[partition] = offset = await self.committed(partition)
-            if offset is not None:
-                self._seek_all({partition: offset})
+            if offset is not None and Partition(*partition) in self._link.streams:
+                self.seek(partition, offset)
         return committed
 
     def set_back(self, stream: Stream, offset: int) -> None:
         """Hand out from an offset on what was handed out before: offsets of that are in no transaction any more."""
         self._handed_out[stream] = stream.position
-        sought = self._sought.get(stream, 0)
-        self.seek(TopicPartition(*stream.partition), offset)
-        self._sought[stream] = sought  # It was not user code that said so.
+        self._seek(self._link.stream(stream.partition), offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
         self._set_paused(partitions, paused=True)
@@ -250,18 +251,16 @@ class Positions:
             offsets = await ends(chosen)
         except KafkaTimeoutError:
             return False
-        streams = self._link.streams
-        present = {p for p, (stream, _) in before.items() if streams.get(Partition(*p)) is stream}
-        later = {p for p in present if self._sought.get(before[p][0], 0) != before[p][1]}
-        found = {p: offsets[p] for p in chosen if p in present - later and p in offsets}
-        return self._seek_all(found) and found.keys() | later == set(chosen)
-
-    def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Seek in what is still held of these; return whether that is all."""
-        held = [partition for partition in offsets if Partition(*partition) in self._link.streams]
-        for partition in held:
-            self.seek(partition, offsets[partition])
-        return len(held) == len(offsets)
+        all_sought = True
+        for partition, (stream, sought) in before.items():
+            present = self._link.streams.get(stream.partition) is stream
+            if present and self._sought.get(stream, 0) != sought:
+                continue  # by user code, which has said later where it goes on
+            if present and partition in offsets:
+                self.seek(partition, offsets[partition])
+            else:
+                all_sought = False
+        return all_sought
 
     def _chosen(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """Return the partitions given, or all that are assigned; sorted."""

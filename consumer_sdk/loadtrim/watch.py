@@ -21,9 +21,7 @@ log = logging.getLogger("loadtrim")
 
 AGENT_SILENT_SECONDS = 5.0
 """The agent's loop turns every second; silent for longer, something is wrong with it."""
-
-
-SOUGHT_NEXT_SECONDS = 0.1
+RAISED_AGAIN_SECONDS = 0.1
 """For this long after a call has raised that a partition has no offset, calls look at the others. Source: aiokafka
 looks again after its ``retry_backoff_ms``."""
 
@@ -72,7 +70,7 @@ class AgentWatch:
         now = boot_time()
         self._raised_at = {p: at for p, at in self._raised_at.items() if p in partitions}
         for partition in sorted(partitions):
-            if now - self._raised_at.get(partition, -math.inf) < SOUGHT_NEXT_SECONDS:
+            if now - self._raised_at.get(partition, -math.inf) < RAISED_AGAIN_SECONDS:
                 continue
             stream = self._buffer.streams.get(partition)
             sought = stream is not None and stream.seeking  # the agent will hear of it in a moment

@@ -72,8 +72,6 @@ UNOWNED_SECONDS_MAX = 1.0
 TELL_SECONDS_MAX = 2.0
 """The next decision waits for this long until a record of this one is in the control topic. It takes milliseconds;
 where a broker is away it is tried for 40 s. Chosen."""
-
-
 CLOCK_STEP_SECONDS = 5.0
 """A wall clock that moves by more than this against the boot clock was set. Chosen: above what is corrected slowly."""
 CLOCK_PAUSE_SECONDS = 3.0
@@ -384,14 +382,13 @@ class LeaderLoop:
         self._rates = BrokerRates(self._config, source, self._boundary)
         async with asyncio.TaskGroup() as tasks:
             expecting = asyncio.Event()
-            reading = [tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")]
+            reading = tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")
             await listen()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BASELINE_SECONDS_MAX):
                     await expecting.wait()
             await self._decide_while_clock_runs(control, listen, planner)
-            for task in reading:
-                task.cancel()
+            reading.cancel()
 
     async def _listen(self, telemetry: TelemetryTail, planner: PlannerThread, *, decisions: bool = True) -> None:
         """Take in what was reported since the last time, as far as it can be read soon.

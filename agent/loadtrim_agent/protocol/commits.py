@@ -21,9 +21,8 @@ from .missing_partitions import GONE_SECONDS
 __all__ = ["CommitFailure", "CommitOutcome", "CommitQueue", "failure_of"]
 
 _REBALANCE = frozenset({Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS})
-_PASSING = RETRIABLE | {Code.UNKNOWN_TOPIC_OR_PARTITION, Code.REQUEST_TIMED_OUT}
+_SENT_AGAIN = RETRIABLE | _REBALANCE | {Code.UNKNOWN_TOPIC_OR_PARTITION, Code.REQUEST_TIMED_OUT}
 """Among them that a coordinator has just started and knows no topic yet, and that a follower of its log is away."""
-_SENT_AGAIN = _PASSING | _REBALANCE
 
 
 class CommitFailure(enum.StrEnum):
@@ -172,13 +171,14 @@ class CommitQueue:
             self._not_before = event.now + self._retry_backoff
         for partition, entry in sorted(in_flight.items()):
             code = event.codes.get(partition, Code.DISCONNECTED)
+            if code != Code.UNKNOWN_TOPIC_OR_PARTITION:
+                self._unknown_since.pop(partition, None)
             if acquisition_of(partition) != entry.acquisition_id:
                 self._finish(partition, entry, Code.ILLEGAL_GENERATION, outcome)
             elif code == Code.NONE:
-                self._unknown_since.pop(partition, None)
                 outcome.acknowledged[partition] = OffsetCommit(acquisition_id=entry.acquisition_id, offset=entry.offset)
                 self._finish(partition, entry, Code.NONE, outcome)
-            elif code in _SENT_AGAIN and self._passes(partition, code, event.now):
+            elif code in _SENT_AGAIN and not self._is_gone(partition, code, event.now):
                 outcome.refused.append(partition)
                 self._put_back(partition, entry)
             else:
@@ -188,12 +188,10 @@ class CommitQueue:
                 self._finish(partition, entry, code, outcome)
         return outcome
 
-    def _passes(self, partition: Partition, code: int, now: float) -> bool:
-        """Return whether a refusal may end by itself: a topic that is not known for long is not there any more."""
-        if code != Code.UNKNOWN_TOPIC_OR_PARTITION:
-            self._unknown_since.pop(partition, None)
-            return True
-        return now - self._unknown_since.setdefault(partition, now) < GONE_SECONDS
+    def _is_gone(self, partition: Partition, code: int, now: float) -> bool:
+        """Return whether the coordinator has not known the topic for so long that it is not there any more."""
+        unknown = code == Code.UNKNOWN_TOPIC_OR_PARTITION
+        return unknown and now - self._unknown_since.setdefault(partition, now) >= GONE_SECONDS
 
     def lose(self, partition: Partition, code: int = Code.ILLEGAL_GENERATION) -> dict[int, int]:
         """The partition is not held any more. Returns the callers that are answered by that, with the code."""

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,20 +122,21 @@ def default_name(command: Sequence[str]) -> str:
     words = list(command)
     name = Path(words[0]).name
     if re.fullmatch(r"python[\d.]*", name):
-        script = next(_scripts(words[1:]), name)
+        script = _script(words[1:]) or name
         name = script.rpartition(".")[2] if "-m" in words[:-1] else Path(script).stem
     return re.sub(r"[^a-zA-Z0-9-]+", "-", name)[:NAME_LENGTH_MAX].strip("-").lower() or "replica"
 
 
-def _scripts(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words of Python's command line that may name what runs; none where the program is a word itself."""
+def _script(words: Sequence[str]) -> str | None:
+    """Return the word of Python's command line that names what runs; None: there is none, or its text is a word."""
     value_follows = False
     for word in words:
         if word == "-c":
-            return
+            return None
         if not value_follows and not word.startswith("-"):
-            yield word
+            return word
         value_follows = word in ("-W", "-X")
+    return None
 
 
 class _Session:

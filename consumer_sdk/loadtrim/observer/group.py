@@ -245,20 +245,20 @@ class _Assignments:
         """The current generation; -1: none was read."""
         return self.ownership.generation if self.ownership else -1
 
-    def note_alive(self, generation: int | None, at: float) -> None:
-        """Note a sign of life of a generation."""
-        older = self.older
+    def note_alive(self, generation: int | None, at: float) -> bool:
+        """Note a sign of life of a generation; return whether that goes over to an assignment passed over before."""
         if self.ownership is not None and generation == self.ownership.generation:
             self.heard_at = max(at, self.heard_at)
-        elif older is not None and generation == older.generation and at - self.heard_at > FORGOTTEN_SECONDS:
-            self.begin(older, at)
+        elif self.older is not None and generation == self.older.generation:
+            return self.begin(self.older, at)
+        return False
 
     def begin(self, assignment: AssignmentRecord, at: float) -> bool:
         """Go over to the assignment's generation; return False where that is the current one, or an older one."""
-        begins_anew = at - self.heard_at > FORGOTTEN_SECONDS
-        if assignment.generation == self.generation or (assignment.generation < self.generation and not begins_anew):
-            if assignment.generation < self.generation:
-                self.older = assignment
+        if assignment.generation == self.generation:
+            return False
+        if assignment.generation < self.generation and at - self.heard_at <= FORGOTTEN_SECONDS:
+            self.older = assignment
             return False
         self.newest, self.older = assignment, None
         self.ownership = Ownership(assignment.generation, assignment.owners())
@@ -326,7 +326,8 @@ class GroupObserver:
         if record.member != COMMAND_LINE_MEMBER:
             member = self._members.setdefault(record.member, _Member())
             member.seen_at = at if member.seen_at is None else max(at, member.seen_at)
-            self._assignments.note_alive(getattr(record, "generation", None), at)
+            if self._assignments.note_alive(getattr(record, "generation", None), at):
+                self._left.clear()
         match record:
             case HelloRecord():
                 member.instance = record.instance or member.instance

@@ -133,9 +133,8 @@ def chaos_cluster(logs: Path) -> Iterator[ChaosCluster]:
     near = dict(zip(range(1, BROKERS + 1), free_ports(BROKERS), strict=True))
     targets: dict[int, int] = {}
     with Proxies(near, targets) as proxies:
-        first = (
-            _three_ports()
-        )  # The proxies have their ports by now, so that neither these nor a broker's are among them.
+        # The proxies have their ports by now, so that no broker takes one of them.
+        first = _three_ports()
 
         def properties(broker: int) -> dict[str, str]:
             plain = f"PLAINTEXT://127.0.0.1:{first + broker - 1}"

@@ -769,7 +769,6 @@ def _answers(house: House, *answers: int | Exception) -> None:
 async def test_a_leader_that_is_away_for_long_holds_up_its_partition_only() -> None:
     """No answer within ``request_timeout_ms`` ended the whole consumer, for good."""
     house = House()
-    house.calls.returns.set()
     _answers(house, KafkaTimeoutError("no answer in 40 s"), LeaderNotAvailableError(), 7)
     house.partitions.open([_open(FIRST, acquisition_id=1, offset=None)])
     await house.until_opened(FIRST)

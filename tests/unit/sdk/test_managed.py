@@ -616,7 +616,7 @@ async def test_what_has_no_offset_holds_up_no_other_partition_and_no_other_task(
     """Every call raised before it looked at the others; and one that raised let no other task run."""
     client, agent = started()
     agent.partitions.without_offset = frozenset({TWO})
-    calls, others = 0, 0
+    others = 0
 
     async def other() -> None:
         nonlocal others
@@ -628,7 +628,6 @@ async def test_what_has_no_offset_holds_up_no_other_partition_and_no_other_task(
     raised = 0
     records: list[Any] = []
     while len(records) < 3:
-        calls += 1
         try:
             found = await (client.getone() if call == "getone" else client.getmany(max_records=1))
             records += [found] if call == "getone" else [r for batch in found.values() for r in batch]

@@ -168,7 +168,7 @@ def test_the_clients_last_error_is_kept_and_not_printed(capfd: pytest.CaptureFix
         "\ufeffsecurity.protocol=SSL\n",
         "# see C:\\certs\\\nsecurity.protocol=SSL\n",
         "! and \\\nsecurity.protocol=SSL\n",
-        "client.id=a\\\n\n# not a comment\nsecurity.protocol=SSL\n".replace("\\\n\n#", "\\\n  b\n#"),
+        "client.id=a\\\n  b\n# a comment\nsecurity.protocol=SSL\n",
         "security.protocol=\\\n    SSL",
     ],
     ids=["mark of the bytes' order", "comment that ends in a backslash", "the other comment", "continued", "last line"],
