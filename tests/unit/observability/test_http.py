@@ -352,7 +352,7 @@ def test_a_client_that_drips_is_cut_off(bench: Bench, monkeypatch: pytest.Monkey
                 continue
             except OSError:
                 break
-    assert 0.25 < time.monotonic() - started < 3.0
+    assert 0.25 < time.monotonic() - started < WAIT_SECONDS
 
 
 def test_a_client_that_does_not_read_its_answer_is_cut_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

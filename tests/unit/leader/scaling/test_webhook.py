@@ -228,23 +228,24 @@ async def test_a_host_that_cannot_be_a_name() -> None:
 async def test_a_slow_server_fails_in_time_and_its_connection_is_closed(server: Receiver, behaviour: Behaviour) -> None:
     server.behaviours.append(behaviour)
     started = time.monotonic()
-    outcome = await WebhookScaler(server.url, timeout=0.3).request(WANTED)
-    assert 0.25 <= time.monotonic() - started < 3.0
+    async with asyncio.timeout(WAIT_SECONDS):
+        outcome = await WebhookScaler(server.url, timeout=0.3).request(WANTED)
+    assert time.monotonic() - started >= 0.25
     assert outcome.answer is Answer.FAILED
     assert "0.3 s" in outcome.detail
     assert await asyncio.to_thread(server.gone.wait, WAIT_SECONDS), "the thread still holds the connection"
 
 
-@pytest.mark.slow
 async def test_the_loop_runs_on_while_a_server_hangs(server: Receiver) -> None:
     server.behaviours.append(hang)
-    request = asyncio.create_task(WebhookScaler(server.url, timeout=0.3).request(WANTED))
-    longest, last, turns = 0.0, time.monotonic(), 0
-    while not request.done():
-        await asyncio.sleep(0.005)
-        longest, last, turns = max(longest, time.monotonic() - last), time.monotonic(), turns + 1
-    assert turns > 10
-    assert longest < 0.2
+    scaler = WebhookScaler(server.url, timeout=10 * WAIT_SECONDS)
+    request = asyncio.create_task(scaler.request(WANTED))
+    assert await asyncio.to_thread(server.arrived.wait, WAIT_SECONDS)
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    assert not request.done(), "the loop was held until its end"
+    await scaler.close()
+    assert (await request).answer is Answer.FAILED
 
 
 async def test_requests_may_overlap(server: Receiver) -> None:
