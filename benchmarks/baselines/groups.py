@@ -71,7 +71,7 @@ class _GroupWatch:
                 self._tell(f"{self._when(time.time())}  " + "; ".join(map(self._line, sides)))
 
     def _tell_wanted(self, watched: _Watched) -> None:
-        decision = None if watched.group.trouble else watched.group.view.state(time.time()).decision
+        decision = None if watched.group.trouble else watched.group.state().decision
         if decision is None or decision.replicas_wanted == watched.wanted:
             return
         if watched.wanted is not None:

@@ -86,7 +86,7 @@ async def _kill(follower: GroupFollower) -> float:
 
 
 def _seen(follower: GroupFollower) -> ObservedGroup:
-    return follower.view.state(time.time())
+    return follower.state()
 
 
 def _owned_without(state: ObservedGroup, member: str) -> bool:

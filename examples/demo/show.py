@@ -51,7 +51,7 @@ async def _draw(live: Live, group: GroupFollower) -> None:
             now=now,
             started_at=started_at,
             title="loadtrim demo",
-            state=None if group.trouble else group.view.state(now),
+            state=None if group.trouble else group.state(),
             trouble=group.trouble,
             instances=up.instances,
             wanted=up.wanted,
@@ -103,7 +103,7 @@ async def _tell(live: Live, group: GroupFollower) -> None:
         print(f"{_progress(live)}; {counted(live.orchestrator.replicas, 'replica')}; {_latency(live)}", flush=True)
         if group.trouble:
             continue
-        state = group.view.state(time.time())
+        state = group.state()
         if state.decision is not None and state.decision.reason != said:
             said = state.decision.reason
             print(f"    {decision_line(state.decision, group.view.names)}", flush=True)

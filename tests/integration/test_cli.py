@@ -351,7 +351,7 @@ async def test_up_scales_as_a_member_asks_and_the_view_follows(group: Group, tmp
     ):
 
         def members() -> list[str]:
-            state: ObservedGroup = follower.view.state(time.time())
+            state: ObservedGroup = follower.state()
             return [each.instance for each in state.members]
 
         await up.wait_until(lambda up: up.replicas == 2, WAIT_SECONDS)

@@ -58,7 +58,7 @@ async def members(kafka: Cluster, group: str, count: int) -> AsyncIterator[list[
 
 
 def owners(follower: GroupFollower) -> set[str | None]:
-    return {each.member for each in follower.view.state(time.time()).partitions}
+    return {each.member for each in follower.state().partitions}
 
 
 async def test_what_it_owned_is_owned_again_within_a_heartbeat(kafka: Cluster) -> None:
@@ -67,9 +67,7 @@ async def test_what_it_owned_is_owned_again_within_a_heartbeat(kafka: Cluster) -
     async with members(kafka, group, 3) as processes, following(connection, group) as follower:
         await eventually(lambda: len(owners(follower) - {None}) == 3, "three owners")
         (victim,) = (
-            each.member
-            for each in follower.view.state(time.time()).members
-            if each.process.split("-")[0] == str(processes[0].pid)
+            each.member for each in follower.state().members if each.process.split("-")[0] == str(processes[0].pid)
         )
         processes[0].send_signal(signal.SIGKILL)
         await processes[0].wait()

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -64,7 +63,7 @@ def settled(state: ObservedGroup, replicas: int, members: int) -> bool:
 
 
 def seen(follower: GroupFollower) -> ObservedGroup:
-    return follower.view.state(time.time())
+    return follower.state()
 
 
 async def command(*words: str) -> int:

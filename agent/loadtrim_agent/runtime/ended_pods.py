@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -52,6 +52,9 @@ a clock that is as wrong, is rare. Both together would have to be there to end a
 AGAIN_SECONDS: Final = 1.0
 AGAIN_SECONDS_MAX: Final = 60.0
 """Pause before a watch that has broken is begun again, doubled up to a bound. Chosen: meanwhile silence tells."""
+TELL_SECONDS_MAX: Final = 2.0
+"""The log is told of members that were ended for so long. It takes milliseconds. Where a broker is away it is tried for
+40 s, and meanwhile others may end. Chosen."""
 TROUBLES_MAX: Final = 100
 """A trouble is told again after so many others. Chosen: the text of one may name a pod."""
 
@@ -159,11 +162,11 @@ class EndedPods:
         ended, silent = self._ended(group.member), self._silent(group.member, len(members))
         if self._first(group, ended.keys() | silent.keys()) != group.member:
             return
-        for member, how in ended.items():
-            await self._end(member, how)
+        gone = [member for member, how in ended.items() if await self._end(member, how)]
         for member, heard in silent.items():
-            if member not in ended and (how := await self._ended_by_now(heard)):
-                await self._end(member, how)
+            if member not in ended and (how := await self._ended_by_now(heard)) and await self._end(member, how):
+                gone.append(member)
+        await self._tell_left(gone)
 
     @staticmethod
     def _first(group: MachineSnapshot, gone: Collection[str]) -> str:
@@ -205,18 +208,27 @@ class EndedPods:
             )
             return ""
 
-    async def _end(self, member: str, how: str) -> None:
+    async def _end(self, member: str, how: str) -> bool:
+        """End a member, and return whether the coordinator says so."""
         # Without an answer it is asked for again, with the next look.
         if not self._fence.holds() or not await self._agent.requests.leave_group(member):
-            return
+            return False
         log.warning("%s has ended (%s): its partitions are taken over now.", self._heard[member].pod, how)
         del self._heard[member]
+        return True
+
+    async def _tell_left(self, gone: Sequence[str]) -> None:
+        """Tell the log of members that were ended; else each member would hear of it by its next heartbeat."""
         group, control = self._agent.snapshot(), self._agent.log
-        if control is not None:
-            # Else each member would hear of it by its next heartbeat.
-            await control.write(
-                LeftRecord(group=group.config.group, member=member, at=wall_time(), generation=group.generation)
-            )
+        if control is None or not gone:
+            return
+        records = [
+            LeftRecord(group=group.config.group, member=member, at=wall_time(), generation=group.generation)
+            for member in gone
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TELL_SECONDS_MAX):
+                await asyncio.gather(*(control.write(record) for record in records))
 
     # -- the watch -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ import msgspec
 from loadtrim.errors import EXIT_DONE, UsageError
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
-from loadtrim.observer.group import COMMAND_LINE_MEMBER, GroupObserver
+from loadtrim.observer.follow import read_group
+from loadtrim.observer.group import COMMAND_LINE_MEMBER
 from loadtrim_agent.observability.text import counted
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.ranges import REPLICAS_MAX
@@ -77,12 +78,8 @@ async def _write(connection: Connection, manual_override: ManualOverrideRecord) 
     Raises:
         UsageError: it is above the maximum that its leader has told, and is not forced.
     """
-    view = GroupObserver(manual_override.group)
     async with ControlTopic(connection, manual_override.group) as topic:
-        recent = await topic.recent(DECISION_SECONDS_MAX, scan_seconds=0.0)
-        for record, at in [*recent.coordination, *recent.telemetry]:
-            view.apply(record, at)
-        now = time.time()
+        view, now = await read_group(topic, DECISION_SECONDS_MAX, scan_seconds=0.0)
         decision = view.state(now).decision
         refuse_above_maximum(manual_override, decision)
         await topic.write_manual_override(manual_override)

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import math
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,8 +13,8 @@ import msgspec
 from loadtrim.errors import EXIT_DONE, UsageError
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
-from loadtrim.observer.follow import following
-from loadtrim.observer.group import GroupObserver, ObservedGroup
+from loadtrim.observer.follow import following, read_group
+from loadtrim.observer.group import ObservedGroup
 
 from .text import status_lines
 
@@ -112,7 +111,7 @@ async def watch(connection: Connection, group: str, every_seconds: float, screen
         while True:
             await asyncio.sleep(every_seconds)
             if not follower.trouble:
-                state = follower.view.state(time.time())
+                state = follower.state()
             screen.show(state, follower.trouble)
 
 
@@ -122,12 +121,9 @@ async def read_state(connection: Connection, group: str) -> ObservedGroup:
     Raises:
         CommandError: the cluster cannot be reached, or the group has no control topic.
     """
-    view = GroupObserver(group)
     async with ControlTopic(connection, group) as topic:
-        recent = await topic.recent()
-    for record, at in [*recent.coordination, *recent.telemetry]:
-        view.apply(record, at)
-    return view.state(time.time())
+        view, now = await read_group(topic)
+    return view.state(now)
 
 
 def _seconds(text: str) -> float:

@@ -256,7 +256,7 @@ class _Session:
         return self._live.Scene(
             now=now,
             started_at=self._started_at,
-            state=follower.view.state(now) if follower is not None and not trouble else None,
+            state=follower.state() if follower is not None and not trouble else None,
             trouble=trouble,
             instances=up.instances,
             wanted=up.wanted,
@@ -290,7 +290,7 @@ class _Session:
         # Where all end, nobody is there to take anything over.
         if not self._exits or follower is None or follower.trouble or self._stop.is_set():
             return
-        state = follower.view.state(now)
+        state = follower.state()
         self._exits = [
             event
             for event in self._exits
@@ -326,7 +326,7 @@ class _Session:
         follower = self._follower
         if follower is None or follower.trouble:
             return
-        state = follower.view.state(time.time())
+        state = follower.state()
         self._say(group_line(state), {"kind": "group", **msgspec.to_builtins(state)})
 
     def _say_end(self) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import difflib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -189,7 +189,7 @@ class ControlTopic:
                 entries, _ = await self._back_to(TELEMETRY, enough, SCAN_SECONDS)
         return self._decisions_in(entries)[-last:]
 
-    async def follow(self, positions: dict[int, int]) -> AsyncIterator[list[Entry]]:
+    async def follow(self, positions: dict[int, int]) -> AsyncGenerator[list[Entry], None]:
         """Every record from these offsets on, in batches, for ever; an empty batch where nothing is new."""
         with outside_errors(self.connection, f"reading the control topic {self.topic}"):
             self._reader.assign([TopicPartition(self.topic, index) for index in sorted(positions)])

@@ -5,19 +5,70 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
 
 from loadtrim.errors import CommandError
 
 from .connection import Connection
-from .control_topic import ControlTopic
-from .group import GroupObserver
+from .control_topic import RECENT_SECONDS, ControlTopic, Entry
+from .group import GroupObserver, ObservedGroup
 
-__all__ = ["GroupFollower", "following"]
+__all__ = ["GroupFollower", "following", "read_group"]
 
 _log = logging.getLogger("loadtrim.up")
 
-RETRY_SECONDS = 1.0
+RETRY_SECONDS: Final = 1.0
+LISTEN_SECONDS: Final = 2.5
+"""A word of a group that seems silent is waited for so long. Chosen: its members speak every second."""
+
+
+class BrokersTime:
+    """The time by the brokers' clock: they stamp a record as they append it.
+
+    That of the machine that looks on may be wrong by seconds, after a laptop's sleep say, and all would seem silent.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_seconds = 0.0
+
+    def heard(self, entries: Sequence[Entry]) -> None:
+        """Take in records that were appended just now."""
+        if entries:
+            self._ahead_seconds = time.time() - max(at for _, at in entries)
+
+    def now(self) -> float:
+        """Return the time, in seconds since the epoch; this machine's where no record has come yet."""
+        return time.time() - self._ahead_seconds
+
+
+async def read_group(
+    topic: ControlTopic, seconds: float = RECENT_SECONDS, scan_seconds: float | None = None
+) -> tuple[GroupObserver, float]:
+    """Read how a group is now, and the time by the brokers' clock. Where all seem silent a word is waited for.
+
+    Args:
+        topic: the group's.
+        seconds: see :meth:`ControlTopic.recent`.
+        scan_seconds: likewise.
+    """
+    view, clock = GroupObserver(topic.group), BrokersTime()
+    recent = await topic.recent(seconds, scan_seconds)
+    for record, at in [*recent.coordination, *recent.telemetry]:
+        view.apply(record, at)
+    view.unreadable = recent.unreadable
+    if view.heard_lately(clock.now()):
+        return view, clock.now()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LISTEN_SECONDS), contextlib.aclosing(topic.follow(recent.positions)) as batches:
+            async for entries in batches:
+                clock.heard(entries)
+                for record, at in entries:
+                    view.apply(record, at)
+                if view.heard_lately(clock.now()):
+                    break
+    return view, clock.now()
 
 
 class GroupFollower:
@@ -34,8 +85,13 @@ class GroupFollower:
         self.view = GroupObserver(group)
         self.trouble = "connecting"
         """The reason why nothing is known of the group at present; empty while it is followed."""
+        self._clock = BrokersTime()
         self._connection = connection
         self._on_change = on_change
+
+    def state(self) -> ObservedGroup:
+        """Return the group as it is now, by the brokers' clock. O(members + partitions)."""
+        return self.view.state(self._clock.now())
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -59,6 +115,7 @@ class GroupFollower:
             self.view = view
             self._tell("")
             async for entries in topic.follow(recent.positions):
+                self._clock.heard(entries)
                 for record, at in entries:
                     view.apply(record, at)
                 view.unreadable = topic.unreadable

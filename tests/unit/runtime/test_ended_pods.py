@@ -48,6 +48,8 @@ class House:
         self.talks: set[str] = set("abc")
         """Members that write load records, each second."""
         self.written: list[Record] = []
+        self.log_seconds = 0.0
+        """A record takes so long."""
         self.watches = False
         """Pods are to be watched."""
         self.refusal: ApiError | None = None
@@ -80,6 +82,7 @@ class House:
         return convert(found, Pod)
 
     async def write(self, record: Record) -> bool:
+        await asyncio.sleep(self.log_seconds)
         self.written.append(record)
         return True
 
@@ -268,6 +271,24 @@ async def test_the_end_of_a_watched_pod_is_acted_on_at_once_and_the_log_is_told(
         assert (left.group, left.member, left.generation) == ("g", "c", 7)
         await asyncio.sleep(5.0)
         assert (at.asked, len(at.left), len(at.watched)) == ([], 1, 1)
+
+
+async def test_a_log_that_is_away_holds_up_the_end_of_no_other() -> None:
+    """It was written for 40 s between two that had ended, and longer than the session timeout."""
+    async with house("b", watches=True) as at:
+        await asyncio.sleep(10.5)
+        at.talks.clear()
+        at.log_seconds = 40.0
+        at.tell("pod-a", status(terminated(began=50, ended=110)))
+        at.tell("pod-c", status(terminated(began=50, ended=110)))
+        await asyncio.sleep(0.5)
+        assert [member for member, _ in at.left] == ["a", "c"]
+        at.group.assignment.members["d"] = None
+        at.ended.note_load(LoadRecord(group="g", member="d", at=111.0, generation=1, pod=f"pod-d/{UID}"))
+        at.pods["pod-d"] = status(terminated(began=50, ended=111))
+        await asyncio.sleep(5.0)
+        assert [member for member, _ in at.left] == ["a", "c", "d"]
+        assert at.written == []
 
 
 async def test_a_process_that_talks_on_is_not_ended_by_the_status_of_the_run_before() -> None:

@@ -21,7 +21,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.trouble = ""
-        self.view = GroupObserver("payments")
+        self.state = lambda: GroupObserver("payments").state(0.0)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def follower(monkeypatch: pytest.MonkeyPatch) -> Follower:
     found = Follower()
 
     async def read_state(connection: Any, group: str) -> Any:
-        return found.view.state(0.0)
+        return found.state()
 
     @asynccontextmanager
     async def following(connection: Any, group: str) -> AsyncIterator[Follower]:
