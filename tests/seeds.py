@@ -14,6 +14,7 @@ import json
 import logging
 import multiprocessing
 import os
+import signal
 import sys
 import time
 import warnings
@@ -25,7 +26,8 @@ from dataclasses import dataclass, field
 WORKER_BATCHES = {"sim": 10, "whole": 40}
 """Batches after which a worker is replaced: what a killed program leaves behind stays in memory."""
 BATCH_SECONDS = 600.0
-"""A batch that takes longer is stuck: its worker prints where, and ends the run."""
+"""A batch that takes more processor time is stuck: its worker prints where, and ends the run. Beside other work a batch
+may well wait for as long without any."""
 PROGRESS_SECONDS = 10.0
 COLLECT_AFTER = 50_000, 20, 50
 """Allocations of the youngest generation, and collections of the others: with Python's own a quarter of the time goes
@@ -62,7 +64,8 @@ Play = Callable[[int, Tally], None]
 def play(kind: str, first: int, count: int) -> Tally:
     """Play seeds in this process."""
     logging.disable(logging.CRITICAL)
-    faulthandler.dump_traceback_later(BATCH_SECONDS, exit=True)
+    faulthandler.register(signal.SIGPROF, chain=True)  # Prints, and ends the process as the signal does by itself.
+    signal.setitimer(signal.ITIMER_PROF, BATCH_SECONDS)
     tally = Tally()
     began = time.process_time()
     play_one = _PLAY[kind]()
@@ -75,7 +78,7 @@ def play(kind: str, first: int, count: int) -> Tally:
         except Exception as error:
             tally.failures[seed] = f"{type(error).__name__}: {error}"
     tally.cpu_seconds = time.process_time() - began
-    faulthandler.cancel_dump_traceback_later()
+    signal.setitimer(signal.ITIMER_PROF, 0.0)
     return tally
 
 

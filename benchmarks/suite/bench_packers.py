@@ -6,10 +6,11 @@ import asyncio
 import statistics
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from benchmarks.papers import landau24
 from benchmarks.papers.bench import measured

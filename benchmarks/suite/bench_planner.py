@@ -13,7 +13,9 @@ import random
 import statistics
 import time
 import tracemalloc
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.incremental import Trim
@@ -216,12 +218,12 @@ def repaired(problem: Problem, repeat: int) -> tuple[list[float], int]:
 def overloaded(problem: Problem) -> Problem:
     """Every tenth partition gets three times the load."""
     items = tuple(item if index % 10 else loaded(item, 3.0) for index, item in enumerate(problem.items))
-    return replace(problem, items=items)
+    return structs.replace(problem, items=items)
 
 
 def evicted(problem: Problem) -> Problem:
     """Every tenth member is gone."""
-    return replace(problem, bins=tuple(entry for index, entry in enumerate(problem.bins) if index % 10))
+    return structs.replace(problem, bins=tuple(entry for index, entry in enumerate(problem.bins) if index % 10))
 
 
 def measure(members: int, count: int, seconds: int, repeat: int) -> PlannerResult:

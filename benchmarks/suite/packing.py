@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem

@@ -26,7 +26,6 @@ from loadtrim_agent.kafka.subscription import Subscription
 from loadtrim_agent.runtime.agent import Agent, AgentOptions
 from loadtrim_agent.runtime.services import Services
 from loadtrim_agent.runtime.thread import AgentThread
-from loadtrim_agent.wire.topic_names import control_topic
 
 from .agent_link import AgentLink
 from .arguments import Arguments, check_subscription, compiled
@@ -35,7 +34,7 @@ from .cluster_queries import ClusterQueries
 from .last_record import abandon_unless_worked_on, coroutine_function
 from .positions import Positions
 from .put_aside import PutAside
-from .settings import Settings
+from .settings import Settings, control_topic_beside
 from .start_errors import ClientTrouble, explained
 from .watch import AgentWatch
 from .work import Work, Worked
@@ -77,6 +76,7 @@ class ManagedConsumer:
         self._arguments = arguments
         self._settings = settings = msgspec.structs.replace(settings, instance=instance_name(settings))
         self._user_loop = user_loop
+        control_topic_beside(topics, settings, arguments.group_id)
         self.link = AgentLink(
             Subscription(topics=tuple(sorted(topics)), exclude_internal=arguments.exclude_internal_topics)
         )
@@ -169,14 +169,13 @@ class ManagedConsumer:
     async def _make_agent(self) -> Agent:
         """Make the agent, in the agent's loop."""
         arguments, settings = self._arguments, self._settings
-        topic = settings.control_topic or control_topic(arguments.group_id)
         subscription = self.link.subscription
         return Agent(
             AgentOptions(
                 config=arguments.group_config(subscription.topics, settings),
                 subscription=subscription,
                 connection=arguments.kafka,
-                control_topic=topic,
+                control_topic=control_topic_beside((), settings, arguments.group_id),
                 fetcher=lambda pool: KafkaFetcher(arguments.fetcher, pool),
                 user_loop=self._user_loop,
                 observer=self.services,
@@ -340,6 +339,7 @@ class ManagedConsumer:
             exclude_internal=self._arguments.exclude_internal_topics,
             own=(self._settings.control_topic, self._settings.baseline_topic),
         )
+        control_topic_beside(subscription.topics, self._settings, self._arguments.group_id)
         before, self._listener = self._listener, self._as_called(listener)
         self._set_subscription(subscription)
         if isinstance(self._listener, AssignedAnew) and self._listener is not before:

@@ -6,7 +6,7 @@ import difflib
 import logging
 import os
 import zoneinfo
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,11 +15,12 @@ from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.settings import MemberSettings, Positive, out_of_range, what_is_allowed
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_lease_name, parse_target
 from loadtrim_agent.leader.scaling.webhook import check_webhook
-from loadtrim_agent.observability.http import parse_address
+from loadtrim_agent.observability.address import parse_address
 from loadtrim_agent.planning.published.rate_sources import rate_source_of
 from loadtrim_agent.planning.registry import make_packer, make_policy
+from loadtrim_agent.wire.topic_names import BASELINE_TOPIC, check_topic_name, control_topic
 
-__all__ = ["Settings", "SettingsError"]
+__all__ = ["Settings", "SettingsError", "control_topic_beside"]
 
 log = logging.getLogger("loadtrim")
 
@@ -46,6 +47,8 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "http": parse_address,
     "kubernetes_target": lambda target: target and parse_target(target),
     "kubernetes_lease": lambda name: name and parse_lease_name(name),
+    "control_topic": lambda name: check_topic_name(name or BASELINE_TOPIC),
+    "baseline_topic": check_topic_name,
 }
 """Each raises ValueError with what is allowed."""
 
@@ -81,7 +84,10 @@ class Settings(MemberSettings, frozen=True, kw_only=True):
         if self.scaler == "metric":
             self._check_metric()
         self._check_scaler()
+        self._check_kubernetes()
         self._check_time_zone()
+        if self.control_topic == self.baseline_topic:
+            raise _bad("control_topic", self.control_topic, "another topic than LOADTRIM_BASELINE_TOPIC")
 
     def _check_metric(self) -> None:
         """An autoscaler has to find the number, and probes have to find the readiness."""
@@ -122,6 +128,21 @@ class Settings(MemberSettings, frozen=True, kw_only=True):
         if self.scaler_url and self.scaler == "none":
             log.warning(
                 "LOADTRIM_SCALER_URL is set and LOADTRIM_SCALER is none: nothing is asked for, so nothing is scaled."
+            )
+
+    def _check_kubernetes(self) -> None:
+        """Tell of a setting that does nothing: somebody may rely on it."""
+        for name, default in (("kubernetes_lease", ""), ("kubernetes_foreign", "correct")):
+            if getattr(self, name) != default and self.scaler != "kubernetes":
+                log.warning(
+                    "%s%s is set and LOADTRIM_SCALER is %s: it counts with kubernetes only, and does nothing.",
+                    PREFIX,
+                    name.upper(),
+                    self.scaler,
+                )
+        if self.kubernetes_pod_selector and not self.kubernetes_pod_uid:
+            log.warning(
+                "LOADTRIM_KUBERNETES_POD_SELECTOR is set and LOADTRIM_KUBERNETES_POD_UID is not: no pod is watched."
             )
 
     def _check_time_zone(self) -> None:
@@ -165,14 +186,29 @@ class Settings(MemberSettings, frozen=True, kw_only=True):
         return cls(**values)
 
 
+def control_topic_beside(topics: Iterable[str], settings: Settings, group: str) -> str:
+    """Return a group's control topic, which must be none of those that its program subscribes to.
+
+    Raises:
+        SettingsError: it is one of them.
+    """
+    topic = settings.control_topic or control_topic(group)
+    if topic in topics:
+        raise SettingsError(
+            f"{PREFIX}CONTROL_TOPIC={topic} cannot be used: the consumer subscribes to that topic, and the agent's "
+            "records would stand between the program's. Allowed is a topic for them alone; where the variable is not "
+            "set it is __loadtrim.<group>"
+        )
+    return topic
+
+
 def _read(variable: str, name: str, text: str, wanted: Any) -> Any:
     if wanted is bool:
         text = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text.lower(), text.lower())
     try:
         return msgspec.convert(text, wanted, strict=False)
     except msgspec.ValidationError as error:
-        allowed = "true or false" if wanted is bool else what_is_allowed(wanted)
-        if allowed:
+        if allowed := what_is_allowed(wanted):
             raise SettingsError(f"{variable}={text} cannot be used: allowed is {allowed}") from None
         raise SettingsError(f"{variable}={text!r} cannot be used: {str(error)[:1].lower()}{str(error)[1:]}") from None
 

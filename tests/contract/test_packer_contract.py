@@ -6,10 +6,10 @@ A packer that is entered in ``PACKERS`` is tested here; one that is not register
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from contract.templates import template
 from loadtrim_agent.planning.parameters import described

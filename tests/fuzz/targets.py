@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec.structs import replace
 
 from loadtrim.cli.text import status_lines
 from loadtrim.observer.group import GroupObserver

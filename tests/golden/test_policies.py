@@ -6,11 +6,11 @@ One load step for all: ten partitions, records of 5 ms (mu = 200/s), W = 0.5 s. 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.planning.history import Second
 from loadtrim_agent.planning.published.policies.li_ku import queueing

@@ -4,13 +4,13 @@ ignored."""
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 import msgspec
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.planning.values import PlanConfig

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -10,6 +9,7 @@ from benchmarks.suite.optimum import fewest_bins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.bin_source import BinSource, best, worst

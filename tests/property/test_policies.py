@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.planning.history import Second

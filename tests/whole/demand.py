@@ -113,6 +113,9 @@ class _Scaler:
         self.asked = wanted
         return ScaleOutcome(Answer.ACCEPTED)
 
+    def withdraw(self) -> None:
+        """What was carried out stays."""
+
     async def close(self) -> None:
         """Nothing to close."""
 

@@ -35,23 +35,25 @@ HIDDEN = "(hidden)"
 """Stands for what is a secret."""
 _SECRETS = ("token", "password", "secret", "credential", "sasl", "private")
 
-# A description is what an error message says is allowed.
-Positive = Annotated[float, msgspec.Meta(gt=0, description="a number of seconds above 0, e.g. 0.5")]
+# A description is what an error message says is allowed. What is above a bound could not stand in a record either.
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9, description="a number of seconds above 0, e.g. 0.5")]
 Concurrency = Annotated[
-    float, msgspec.Meta(gt=0, description="busy seconds per second that a member can give, above 0, e.g. 4")
+    float, msgspec.Meta(gt=0, le=1e6, description="busy seconds per second that a member can give, above 0, e.g. 4")
 ]
 Share = Annotated[float, msgspec.Meta(ge=0.5, lt=1, description="a share of at least 0.5 and below 1, e.g. 0.999")]
 Replicas = Annotated[
-    int, msgspec.Meta(ge=1, description="1 or more: with no member there is no leader to scale up again")
+    int, msgspec.Meta(ge=1, le=10**6, description="1 or more: with no member there is no leader to scale up again")
 ]
 MaxReplicas = Annotated[
-    Annotated[int, msgspec.Meta(ge=1)] | None,
+    Annotated[int, msgspec.Meta(ge=1, le=10**6)] | None,
     msgspec.Meta(description="1 or more, and no less than LOADTRIM_MIN_REPLICAS"),
 ]
 Moment = Annotated[
     Annotated[float, msgspec.Meta(ge=0)] | None,
     msgspec.Meta(description="a time in seconds since the epoch, e.g. 1760000000.5"),
 ]
+_WORDS = {bool: "true or false", str: "text, in UTF-8"}
+"""Words for a type that stands alone."""
 Mode = Literal["active", "shadow"]
 ScalerName = Literal["none", "webhook", "kubernetes", "metric"]
 ForeignReplicas = Literal["respect", "correct"]
@@ -159,7 +161,10 @@ DEFAULTS = AgentSettings()
 
 
 def out_of_range(settings: AgentSettings) -> Iterator[tuple[str, object, str]]:
-    """Yield name, value and what is allowed of each setting that is outside its range, or contradicts another one."""
+    """Yield name, value and what is allowed of each setting that is outside its range, or contradicts another one.
+
+    Also of one of another type: what is given in code has passed no reader of text.
+    """
     for name, kind, allowed in _ranges(type(settings)):
         value = getattr(settings, name)
         if not is_allowed(kind, value):
@@ -171,7 +176,7 @@ def out_of_range(settings: AgentSettings) -> Iterator[tuple[str, object, str]]:
 
 @cache  # msgspec evaluates all annotations each time, and a group's settings are made anew for each view of it
 def _ranges(kind: type[AgentSettings]) -> tuple[tuple[str, Any, str], ...]:
-    """Return name, type and what is allowed of each setting that has a range."""
+    """Return name, type and what is allowed of each setting of which that can be said in words."""
     return tuple(
         (field.name, field.type, allowed)
         for field in msgspec.structs.fields(kind)
@@ -180,18 +185,22 @@ def _ranges(kind: type[AgentSettings]) -> tuple[tuple[str, Any, str], ...]:
 
 
 def is_allowed(kind: Any, value: object) -> bool:
-    """Return whether ``value`` is in the range of a setting's type; a number must be finite."""
+    """Return whether ``value`` is of a setting's type and in its range; a number must be finite, and text Unicode."""
     if isinstance(value, float) and not abs(value) < float("inf"):
         return False
     try:
         msgspec.convert(value, kind)
-    except msgspec.ValidationError:
+        if isinstance(value, str):
+            value.encode()
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return False
     return True
 
 
 def what_is_allowed(kind: Any) -> str:
-    """Return in words what a setting of this type may be; empty where the type has no range of its own."""
+    """Return in words what a setting of this type may be; empty where the type has no words of its own."""
     if get_origin(kind) is Literal:
         return ", ".join(get_args(kind))
+    if kind in _WORDS:
+        return _WORDS[kind]
     return next((m.description for m in getattr(kind, "__metadata__", ()) if m.description), "")

@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.structs import TopicPartition
 
@@ -56,8 +56,7 @@ class IncrementalRebalanceListener(ConsumerRebalanceListener):  # type: ignore[m
     """
 
 
-@dataclass(eq=False, slots=True)
-class _Change:
+class _Change(msgspec.Struct, eq=False):
     """A change is of partitions that come, or of some that go; it lasts until the listener has heard of it."""
 
     partitions: frozenset[Partition]

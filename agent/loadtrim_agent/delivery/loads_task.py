@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.wire.ownership_records import LoadRecord
@@ -47,7 +47,7 @@ class LoadsTask:
             if not member:
                 continue
             self._metering.gather()  # what was done since the last time does not wait any more
-            load = msgspec.structs.replace(self._metering.meter.load(wall_time(), member, generation), pod=target.pod)
+            load = structs.replace(self._metering.meter.load(wall_time(), member, generation), pod=target.pod)
             same = self._told is not None and (load.slack, load.queues) == (self._told.slack, self._told.queues)
             if same and not soon and boot_time() - self._told_at < every * 0.75:
                 continue

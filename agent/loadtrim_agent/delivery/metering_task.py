@@ -15,7 +15,7 @@ from itertools import repeat
 from operator import sub
 from typing import NamedTuple
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
 from loadtrim_agent.common.partition import Partition
@@ -278,7 +278,7 @@ class MeteringTask:
         self.gather()
         self._observe_ends()
         report = self.meter.report(wall_time(), member, generation, self._sequence + 1, boot_time())
-        report = msgspec.structs.replace(
+        report = structs.replace(
             report,
             latency_counts=self._latency_counts(),
             unready=target.unready(),

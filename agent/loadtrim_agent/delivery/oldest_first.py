@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from loadtrim_agent.common.clock import wall_time
 
@@ -21,8 +22,7 @@ from .partition_stream import Stream
 __all__ = ["OldestFirst"]
 
 
-@dataclass(frozen=True, slots=True)
-class OldestFirst:
+class OldestFirst(msgspec.Struct, frozen=True):
     """The wish of the agent that the oldest head be next."""
 
     records: int

@@ -8,8 +8,8 @@ offset that must be looked up, or that only user code can name by seeking, holds
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
+import msgspec
 from aiokafka.errors import KafkaError, KafkaTimeoutError, NoOffsetForPartitionError, TopicAuthorizationFailedError
 
 from loadtrim_agent.common.clock import boot_time
@@ -36,8 +36,7 @@ TOGETHER_SECONDS = 0.05
 Chosen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryParts:
+class DeliveryParts(msgspec.Struct, frozen=True, kw_only=True):
     """Delivery is put together from these parts."""
 
     buffer: RecordBuffer

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.partition import Partition
@@ -16,8 +17,7 @@ RATE_SECONDS = 0.5
 """The rate of all own partitions is looked up so often. Chosen: rates are means over 10 s."""
 
 
-@dataclass(slots=True)
-class Arrived:
+class Arrived(msgspec.Struct):
     """Note of one partition's records that were fetched."""
 
     acquired_at: float

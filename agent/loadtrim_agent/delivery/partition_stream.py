@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader
@@ -27,8 +28,7 @@ SLICE_RECORDS = 64
 """Records of one partition handed out one by one before it is the next one's turn; as many are unpacked at a time."""
 
 
-@dataclass(slots=True)
-class Reported:
+class Reported(msgspec.Struct):
     """Reports tell so much of a stream."""
 
     size_bytes: int = 0

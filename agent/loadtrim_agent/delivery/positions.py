@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+import msgspec
 from aiokafka.errors import IllegalStateError, NoOffsetForPartitionError
 from aiokafka.structs import TopicPartition
 
@@ -17,8 +17,7 @@ from .record_buffer import RecordBuffer
 __all__ = ["StreamPositions"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Passed:
+class _Passed(msgspec.Struct, frozen=True):
     """Remember that a stretch of the log behind the last record done holds no records."""
 
     seeks: int

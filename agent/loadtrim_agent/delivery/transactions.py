@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+import msgspec
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
 from loadtrim_agent.common.clock import boot_time
@@ -23,8 +23,7 @@ from .ports import Member
 __all__ = ["Fence", "Transactions"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(msgspec.Struct, frozen=True):
     """A commit in the group's name carries this."""
 
     member: str

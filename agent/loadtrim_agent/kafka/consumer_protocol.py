@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 from aiokafka.protocol.struct import Struct
 from aiokafka.protocol.types import Array, Bytes, Int16, Int32, Schema, String
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.events import GroupAnswer, JoinedMember
@@ -96,7 +97,7 @@ def encode_answer(answer: GroupAnswer, protocol: str) -> bytes:
     """One member's assignment: the standard one, and beside it the map in a group that speaks ``loadtrim``."""
     extra = b""
     if protocol == LOADTRIM:
-        extra = msgspec.json.encode(_Extra(answer=msgspec.structs.replace(answer, partitions=())))
+        extra = msgspec.json.encode(_Extra(answer=structs.replace(answer, partitions=())))
     return bytes(_Assignment(0, by_topic(answer.partitions, _index), extra).encode())
 
 
@@ -113,7 +114,7 @@ def decode_answer(data: bytes, protocol: str) -> GroupAnswer:
     if protocol != LOADTRIM or not read.user_data:
         return GroupAnswer(partitions=partitions)
     extra = msgspec.json.decode(read.user_data, type=_Extra)
-    return msgspec.structs.replace(extra.answer, partitions=partitions)
+    return structs.replace(extra.answer, partitions=partitions)
 
 
 def by_topic(partitions: Iterable[Partition], entry: Callable[[Partition], T]) -> list[tuple[str, list[T]]]:

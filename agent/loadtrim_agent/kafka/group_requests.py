@@ -13,6 +13,7 @@ from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from msgspec import structs
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
@@ -146,7 +147,7 @@ class GroupRequests:
             # The channel is given a moment more than the protocol waits, so that the machine decides about time-outs.
             answer = await self._coordinator.ask(Channel.JOIN, request, timeout=self._config.rebalance_timeout + 5)
             members = () if answer.error_code else _members(answer.members)
-            event = msgspec.structs.replace(
+            event = structs.replace(
                 event,
                 code=answer.error_code,
                 member=answer.member_id,
@@ -159,7 +160,7 @@ class GroupRequests:
                 self._protocol = event.protocol
         except UNREACHABLE as error:
             log.debug("JoinGroup %d was not answered: %r", command.attempt, error)
-        self._events.feed(msgspec.structs.replace(event, now=boot_time()))
+        self._events.feed(structs.replace(event, now=boot_time()))
 
     def sync(self, command: SendSyncCommand) -> None:
         self._tasks.spawn(self._sync(command, self._protocol), f"sync-{command.attempt}")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 from aiokafka.consumer.fetcher import READ_UNCOMMITTED, PartitionRecords
 from aiokafka.errors import KafkaError, LeaderNotAvailableError, OffsetOutOfRangeError, for_code
 from aiokafka.protocol.offset import OffsetRequest
@@ -69,8 +69,7 @@ class Appended(NamedTuple):
     """By the broker's clock, seconds since the epoch; None where the topic keeps the writer's times."""
 
 
-@dataclass(slots=True, eq=False)
-class _Append:
+class _Append(msgspec.Struct, eq=False):
     key: bytes | None
     value: bytes
     outcome: Appended | BaseException | None = None

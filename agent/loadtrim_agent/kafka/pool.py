@@ -22,10 +22,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+import msgspec
 from aiokafka import __version__
 from aiokafka.conn import CloseReason, create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
@@ -99,8 +99,7 @@ class BreakObserver(Protocol):
         """A connection has broken."""
 
 
-@dataclass(slots=True, eq=False)
-class PooledConnection:
+class PooledConnection(msgspec.Struct, eq=False):
     """One connection to a broker."""
 
     connection: Any
@@ -118,8 +117,7 @@ class PooledConnection:
         return self.connection.connected() and not self.connection._requests
 
 
-@dataclass(slots=True, eq=False)
-class _Waiter:
+class _Waiter(msgspec.Struct, eq=False):
     """A request for which no connection was idle."""
 
     taken: asyncio.Future[PooledConnection]

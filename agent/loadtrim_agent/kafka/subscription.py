@@ -7,9 +7,9 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
@@ -27,8 +27,7 @@ SAID_AFTER_SECONDS = 1.0
 """A topic that the broker makes for the asking is there by then. Chosen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """Topics by name, or a pattern that matches names. Never both."""
 
     topics: tuple[str, ...] = ()

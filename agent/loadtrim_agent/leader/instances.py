@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+import msgspec
 
 from loadtrim_agent.common.member_names import shared_instances
 from loadtrim_agent.observability.text import shared_line
@@ -14,8 +15,7 @@ REMEMBERED_MAX = 10_000
 """Members that are remembered: a hello is said before its member is in the group. Chosen: more than any group has."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
+class _Identity(msgspec.Struct, frozen=True):
     instance: str
     process: str
 

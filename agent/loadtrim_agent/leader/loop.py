@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
 from aiokafka.errors import for_code
 from aiokafka.structs import TopicPartition
+from msgspec import structs
 
 from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
 from loadtrim_agent.common.daemon_call import call_in_daemon
@@ -349,8 +349,11 @@ class LeaderLoop:
             self._task.cancel()
             self._task = None
             self._metrics.leader(False)
-            self._view.requested = None
-            self._reconciler.want(None)
+            self._withdraw()
+
+    def _withdraw(self) -> None:
+        self._view.requested = None
+        self._reconciler.want(None)
 
     async def _guarded(self) -> None:
         while True:
@@ -543,6 +546,8 @@ class LeaderLoop:
 
     def _ask(self, decision: DecisionRecord, state: GroupState) -> None:
         wish = scale_request(decision, state, self._config)
+        if wish.withdrawn:
+            self._withdraw()
         if not wish.ask:
             return
         self._view.requested = decision.replicas_wanted
@@ -576,7 +581,7 @@ class LeaderLoop:
 def _without_times(decision: DecisionRecord) -> DecisionRecord:
     """Return a decision without what it remembers by a clock that was set since: what the policy wanted stays."""
     state = {name: value for name, value in decision.state.items() if name == "wanted"}
-    return msgspec.structs.replace(decision, at=wall_time(), state=state, baseline=None)
+    return structs.replace(decision, at=wall_time(), state=state, baseline=None)
 
 
 def _plan_record(decision: DecisionRecord) -> PlanRecord:

@@ -31,7 +31,8 @@ counted as records; those known and not fetched are estimated by the share of of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from .windows import BucketGrid
 
@@ -73,8 +74,7 @@ def spread(values: list[float], amount: float) -> float:
     return amount + taken
 
 
-@dataclass(slots=True)
-class Ahead:
+class Ahead(msgspec.Struct):
     """Records that arrived, are not fetched and are in no slot yet."""
 
     offset: int = 0

@@ -15,8 +15,9 @@ import enum
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import repeat
+
+import msgspec
 
 from .windows import EDGE, BucketGrid
 
@@ -121,8 +122,7 @@ def runs_of(
     return runs
 
 
-@dataclass(slots=True)
-class Judge:
+class Judge(msgspec.Struct):
     """Counts of one member, by outcome. Every record done is in exactly one of them, or is not decided yet."""
 
     objective_seconds: float
@@ -136,7 +136,7 @@ class Judge:
     """Records that were in time when they were handed out, and nobody knows when they were done."""
     not_late: NotLate = NotLate.IN_TIME
     """Records that are judged now and not late count as this."""
-    late: dict[LateCause, int] = field(default_factory=dict)
+    late: dict[LateCause, int] = msgspec.field(default_factory=dict)
     latency_seconds: float = 0.0
     """Time stamp to done by the log's clock, summed over the records of ``in_time`` and ``late``; never negative."""
     came: int = 0

@@ -21,11 +21,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import mul
 from typing import NamedTuple
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import LoadRecord, PartitionLoad
@@ -111,7 +110,7 @@ class Meter:
         self._started = False
         self._reported: _Moment | None = None
         """Of the last report; before the first one, of the first acquisition."""
-        self._told = replace(self._judge, late={})
+        self._told = structs.replace(self._judge, late={})
         self.ignored = 0
         """Records told of for partitions that were not owned (any more)."""
 
@@ -423,7 +422,7 @@ class Meter:
             slots_open=self._slots.opening(sized, self._cost_of_work),
             partitions=self._entries(log_now, interval, states),
         )
-        self._told = replace(judge, late=dict(judge.late))
+        self._told = structs.replace(judge, late=dict(judge.late))
         self._startup = None
         self._handoffs.clear()
         return report
@@ -542,9 +541,7 @@ class Meter:
             if part is None:
                 assert gone is not None
                 flows, entry = gone
-                entries.append(
-                    msgspec.structs.replace(entry, arrived=flows.arrived, bytes=flows.bytes, done=flows.done)
-                )
+                entries.append(structs.replace(entry, arrived=flows.arrived, bytes=flows.bytes, done=flows.done))
                 continue
             flows, before = part.flows(), 0.0
             if gone is not None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings, out_of_range
@@ -56,8 +56,7 @@ OUT_OF_SIZING = (PartitionState.PAUSED, PartitionState.BLOCKED)
 """States in which a partition does not advance for reasons other than load."""
 
 
-@dataclass(slots=True)
-class Flows:
+class Flows(msgspec.Struct):
     """What happened since the last report."""
 
     arrived: int = 0
@@ -73,8 +72,7 @@ class Flows:
         return bool(self.arrived or self.bytes or self.done)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Working:
+class Working(msgspec.Struct, frozen=True, kw_only=True):
     """User code has this in hand at one moment."""
 
     records: int = 0
@@ -159,8 +157,7 @@ class PartitionWork(NamedTuple):
     """Work waiting, as far as it was gathered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeterSnapshot:
+class MeterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What metrics and ``/status`` tell. Totals are since the start and never fall."""
 
     utilization: float
@@ -197,7 +194,7 @@ def split_report(report: ReportRecord, partitions_max: int = PARTITIONS_PER_PART
     """
     if len(report.partitions) <= partitions_max:
         return (report,)
-    parts = [msgspec.structs.replace(report, partitions=report.partitions[:partitions_max])]
+    parts = [structs.replace(report, partitions=report.partitions[:partitions_max])]
     for number, start in enumerate(range(partitions_max, len(report.partitions), partitions_max), 1):
         parts.append(
             ReportRecord(

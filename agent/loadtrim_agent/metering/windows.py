@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, compress
 from operator import mul, sub
 from typing import NamedTuple
+
+import msgspec
 
 __all__ = ["BLOCKS_KEPT", "BLOCK_SECONDS", "EDGE", "BucketGrid", "Moments", "SlidingWindows"]
 
@@ -33,8 +34,7 @@ _FEW = 4
 """Where at most one slot of so many has a record, only those are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class BucketGrid:
+class BucketGrid(msgspec.Struct, frozen=True):
     """Wall-clock time cut into slots, and each of them into grid slots fine enough for every window length.
 
     Slot and grid slot 0 begin at the epoch, so those of all members are aligned.

@@ -6,8 +6,9 @@ the things. Label values are bounded: those that are known are listed, and :data
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 __all__ = [
     "FAMILIES",
@@ -38,8 +39,7 @@ GROUP_PROTOCOLS: Final = ("loadtrim", "mixed", "consumer")
 MANUAL_OVERRIDES: Final = ("hold", "scale")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Family:
+class Family(msgspec.Struct, frozen=True, eq=False):
     """One metric: its name, its labels and how several consumers' gauges with the same labels are merged."""
 
     name: str

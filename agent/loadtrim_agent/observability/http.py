@@ -31,18 +31,17 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from loadtrim_agent.common.host import KUBERNETES
 
+from .address import OFF, Address, parse_address
 from .joined_registries import JoinedRegistries
 from .probes import Probes
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-__all__ = ["OFF", "Address", "HttpServer", "Provider", "Registration", "parse_address"]
+__all__ = ["HttpServer", "Provider", "Registration"]
 
 _log = logging.getLogger("loadtrim.http")
 
-OFF: Final = "off"
-"""The address of no server."""
 CONNECTIONS_MAX: Final = 64
 """Connections at a time. A new one cuts the oldest that has sent no request; with none it is turned away. Chosen:
 one thread each."""
@@ -53,6 +52,8 @@ READ_SECONDS: Final = 5.0
 """A request must have arrived whole within this time."""
 WRITE_SECONDS: Final = 10.0
 """An answer must have been taken within this time."""
+AGAIN_SECONDS: Final = 5.0
+"""A port that was taken is tried again so often: a process that still drains has it, say."""
 CLOSE_SECONDS: Final = 2.0
 """How long a close waits for the port to be free; it takes milliseconds unless the machine stalls."""
 ACCEPT_PAUSE_SECONDS: Final = 0.5
@@ -99,35 +100,6 @@ class Provider(Protocol):
     def status(self) -> object:
         """What msgspec can write as JSON, normally a :class:`loadtrim_agent.observability.status.Status`."""
         ...
-
-
-class Address(NamedTuple):
-    """Where to listen."""
-
-    host: str
-    port: int
-    """0: any free port."""
-
-
-def parse_address(text: str) -> Address | None:
-    """Read a ``LOADTRIM_HTTP`` value: ``host:port``, ``[ipv6]:port`` or ``off`` (None).
-
-    Raises:
-        ValueError: it is none of these; the text says what is allowed.
-    """
-    if text.strip().lower() == OFF:
-        return None
-    host, colon, port = text.strip().rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if bracketed:
-        host = host[1:-1]
-    plain = host and (bracketed or ":" not in host)
-    if not (colon and plain and port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise ValueError(
-            f"{text!r} is no address to listen on. Allowed: host:port, for example 127.0.0.1:0 (port 0: any "
-            f"free one), 0.0.0.0:9095 or [::1]:9095, and {OFF}."
-        )
-    return Address(host, int(port))
 
 
 class Registration:
@@ -180,6 +152,8 @@ class HttpServer:
         self._registrations: list[Registration] = []
         self._listener: _Listener | None = None
         self._problem: str | None = None
+        self._trying: threading.Event | None = None
+        """Ends the thread that tries a port again; None: there is none."""
         self.probes = Probes(in_pod=KUBERNETES in os.environ)
 
     @classmethod
@@ -193,6 +167,14 @@ class HttpServer:
             if address not in cls._shared:
                 cls._shared[address] = cls(address)
             return cls._shared[address]
+
+    @classmethod
+    def forked(cls) -> None:
+        """Forget the parent's servers, in a child: their threads are not there, and their ports are the parent's."""
+        servers, cls._shared, cls._shared_lock = cls._shared, {}, threading.Lock()
+        for server in servers.values():
+            if server._listener is not None:
+                server._listener.socket.close()
 
     @property
     def url(self) -> str | None:
@@ -234,16 +216,32 @@ class HttpServer:
         except (OSError, ValueError) as error:  # ValueError: a host that cannot be a name
             problem = (
                 f"LOADTRIM_HTTP={self._text}: cannot listen there ({error}). /metrics, /healthz, /readyz and "
-                "/status of this process are not served; the consumer runs on. Free the port, or give another "
-                f"address: port 0 takes any free one, {OFF} none."
+                "/status of this process are not served; the consumer runs on. Free the port, which is tried again "
+                f"every {AGAIN_SECONDS:g} s, or give another address: port 0 takes any free one, {OFF} none."
             )
             if problem != self._problem:
                 _log.error("%s", problem)
             self._problem = problem
+            if self._trying is None:
+                self._trying = threading.Event()
+                threading.Thread(
+                    target=self._try_again, args=(address, self._trying), name="loadtrim-http-again", daemon=True
+                ).start()
             return
         self._problem = None
         self._listener.start()
         _log.info("%s serves /metrics, /healthz, /readyz and /status", self._listener.url)
+
+    def _try_again(self, address: Address, ended: threading.Event) -> None:
+        while not ended.wait(AGAIN_SECONDS):
+            with self._lock:
+                if ended.is_set():
+                    return
+                if self._listener is None:
+                    self._start(address)
+                if self._listener is not None:
+                    self._trying = None
+                    return
 
     @property
     def registrations(self) -> tuple[Registration, ...]:
@@ -258,10 +256,17 @@ class HttpServer:
             self._registrations.remove(registration)
             if self._registrations:
                 return
+            if self._trying is not None:
+                self._trying.set()
+                self._trying = None
             listener, self._listener = self._listener, None
             if listener is not None:
                 # Under the lock: whoever registers now finds the port free.
                 listener.stop()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=HttpServer.forked)
 
 
 class _Answer(NamedTuple):

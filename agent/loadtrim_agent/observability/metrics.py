@@ -21,6 +21,8 @@ from .series import Series
 
 __all__ = ["FAMILIES", "OTHER", "WORDS_MAX", "Family", "Metrics"]
 
+GONE_SECONDS = 600.0
+"""A topic's counters go so long after its last partition. Chosen: longer than a deploy."""
 _UNKNOWN = ""
 """No cause has this name."""
 
@@ -54,6 +56,9 @@ class Metrics:
             raise ValueError(f"the objective is {sla_seconds!r} seconds; it must be above 0")
         self._clock = clock
         self._labels: dict[tuple[str, int], Labels] = {}
+        """Of the partitions owned, and of those of which something was told."""
+        self._gone: dict[str, float] = {}
+        """Topic of which no partition is owned any more -> since when (clock)."""
         self._late: dict[str, int] = {}
         """Records late by cause, as told last. Invariant: never falls."""
         self._series = Series(registry, (group, client_id), float(sla_seconds), clock)
@@ -158,13 +163,24 @@ class Metrics:
         )
 
     def dropped_partition(self, topic: str, partition: int) -> None:
-        """The partition is owned no more: its gauges go, what was done stays counted."""
+        """The partition is owned no more: its gauges go, what was done stays counted.
+
+        Where no partition of the topic comes again for :data:`GONE_SECONDS`, what was done of it goes too: topics that
+        come and go would make a page without end.
+        """
         self.partition(topic, partition, None, None, None)
         self._labels.pop((topic, partition), None)
+        self._gone[topic] = self._clock()
 
     def owned(self, count: int) -> None:
         """How many partitions the member owns."""
         self._series.show(f.OWNED, count)
+        for topic, since in tuple(self._gone.items()):
+            if any(owned == topic for owned, _ in tuple(self._labels)):
+                del self._gone[topic]
+            elif self._clock() - since > GONE_SECONDS:
+                del self._gone[topic]
+                self._series.forget((*self._series.member_labels, topic))
 
     def utilization(self, ratio: float | None, capacity: Capacity | None = None) -> None:
         """Show busy seconds per second over capacity, 0 .. 1 and above, and the capacity; None: not known."""

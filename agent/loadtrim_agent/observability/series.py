@@ -13,7 +13,9 @@ supported, as by every collector of one's own.
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -138,6 +140,18 @@ _pages: WeakKeyDictionary[CollectorRegistry, _Page] = WeakKeyDictionary()
 _pages_lock = threading.Lock()
 
 
+def _forked() -> None:
+    """Empty the pages, in a child: what they show is the parent's."""
+    global _pages_lock
+    _pages_lock = threading.Lock()
+    for page in _pages.values():
+        page.__init__()  # type: ignore[misc]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 class Series:
     """One consumer writes its numbers into this. Every method may be called from any thread.
 
@@ -196,7 +210,8 @@ class Series:
                     return
                 self.closed = True
                 self.page.drop_series(self)
-                self.page.users.remove(self)
+                if self in self.page.users:  # not in a forked child, whose page begins anew
+                    self.page.users.remove(self)
                 unused = not self.page.users
             if unused and _pages.get(self.registry) is self.page:
                 del _pages[self.registry]
@@ -276,6 +291,19 @@ class Series:
         shown += [(family, self._own(family), max(0.0, now - at)) for family, at in self._since.items()]
         shown += [(family, labels, value) for family, labels, read in self._live if (value := _asked(read)) is not None]
         return shown
+
+    def forget(self, labels: Labels) -> None:
+        """Take counters and histograms whose labels begin so out of the registry, where nobody else writes to them."""
+        with self.page.lock:
+            if any(user is not self and user.member_labels == self.member_labels for user in self.page.users):
+                return
+            kinds: tuple[Iterable[dict[Labels, float] | dict[Labels, Histogram]], ...] = (
+                self.page.counters.values(),
+                self.page.histograms.values(),
+            )
+            for series in itertools.chain.from_iterable(kinds):
+                for gone in [each for each in series if each[: len(labels)] == labels]:
+                    del series[gone]
 
     # Leaves
 

@@ -8,7 +8,8 @@ Advised again at once it would stop the partition again and again for nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import MovePlan
@@ -22,15 +23,13 @@ REST_SECONDS = 10.0
 REST_SECONDS_MAX = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
+class _Move(msgspec.Struct, frozen=True):
     source: str
     target: str
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
+class _Rest(msgspec.Struct, frozen=True):
     owner: str
     until: float
     seconds: float

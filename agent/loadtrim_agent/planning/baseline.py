@@ -18,9 +18,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
+
+import msgspec
+from msgspec import structs
 
 from loadtrim_agent.wire.baseline_records import TOPICS_MAX, TopicCurve
 from loadtrim_agent.wire.telemetry_records import BaselineUse
@@ -109,8 +111,7 @@ Refusal = tuple[Ignored, str]
 """Why something is ignored, for programs, and half a sentence for people; empty: there is nothing to add."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen beside what was expected: sums over time that forget what is long past."""
 
     at: float = 0.0
@@ -135,7 +136,7 @@ class Comparison:
     def with_most(self, now: float, seen: float) -> Comparison:
         """Return the comparison with what comes now, work per second, among the most."""
         kept = self.most * math.exp(-max(0.0, now - self.most_at) / MOST_SECONDS)
-        return replace(self, most=max(kept, seen), most_at=now, most_since=min(self.most_since, now) or now)
+        return structs.replace(self, most=max(kept, seen), most_at=now, most_since=min(self.most_since, now) or now)
 
     def believed(self, now: float, replica: float) -> float:
         """Return the most work per second that an expectation counts for.
@@ -153,7 +154,7 @@ class Comparison:
         keep = math.exp(-elapsed / PERIOD_SECONDS)
         took = min(elapsed, SAMPLE_SECONDS_MAX)
         known = self.scale if self.seconds >= COMPARED_SECONDS_MIN else None
-        return replace(
+        return structs.replace(
             self,
             at=max(now, self.at),
             seconds=self.seconds * keep + took,
@@ -177,8 +178,7 @@ class Comparison:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """What a baseline says at one decision, work per second of the group."""
 
     ahead: float | None = None

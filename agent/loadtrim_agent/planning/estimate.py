@@ -15,10 +15,10 @@ import math
 import statistics
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import add, mul, sub, truediv
 
 import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.pauses import in_turns, may_pause
@@ -76,8 +76,7 @@ ARRIVAL_DELAY_SHARE_MAX = 0.25
 NOTHING = ArrivalCurve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
 
 
-@dataclass(frozen=True, slots=True)
-class _Inputs:
+class _Inputs(msgspec.Struct, frozen=True):
     """What the estimates of single partitions share."""
 
     observation: Observation
@@ -580,7 +579,7 @@ def _mark_unsplittable(entry: PartitionEstimate, fastest: float, config: PlanCon
         entry.persistent_backlog + mean > fastest * (tau + config.sla_seconds)
         for tau, mean in zip(TAUS_SECONDS, entry.curve.mean, strict=True)
     )
-    return msgspec.structs.replace(entry, unsplittable=True) if too_large else entry
+    return structs.replace(entry, unsplittable=True) if too_large else entry
 
 
 def _correlation(

@@ -14,10 +14,11 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 from typing import NamedTuple
+
+import msgspec
 
 from .baseline import NOTHING_EXPECTED, Expectation
 from .values import Estimate, Forecast
@@ -76,8 +77,7 @@ CALMER = 0.8
 STANDARD = statistics.NormalDist()
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(msgspec.Struct, frozen=True):
     level: float
     """At the newest second."""
     slope: float

@@ -8,7 +8,8 @@ sums over a few seconds are right where a single second may hold two reports of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 __all__ = ["KEEP_SECONDS", "RecentSeconds", "Second", "lag_slope", "latency_seconds", "throughput", "utilization"]
 
@@ -18,8 +19,7 @@ SLOPE_SECONDS_MIN = 3
 """Seconds with a report that a slope needs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Second:
+class Second(msgspec.Struct, frozen=True, kw_only=True):
     """One second of the leader's clock, summed over the members that reported in it."""
 
     at: int

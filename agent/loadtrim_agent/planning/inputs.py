@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
+import msgspec
 from msgspec import structs
 
 from loadtrim_agent.common.member_names import member_names
@@ -22,8 +22,7 @@ from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, un
 __all__ = ["DecisionInput", "most_replicas", "problem_of", "unmeasured", "view_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionInput:
+class DecisionInput(msgspec.Struct, frozen=True):
     """What policy and packer of one decision look at alike."""
 
     columns: Columns
@@ -135,7 +134,7 @@ def view_of(
 
     @cache
     def limits_at(factor: float) -> Limits:
-        return replace(expected(), load_factor=factor)
+        return structs.replace(expected(), load_factor=factor)
 
     @cache
     def longest_first_at(factor: float) -> LongestFirst:

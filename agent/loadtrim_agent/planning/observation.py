@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import partial
 from operator import add, attrgetter
+
+import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.pauses import in_turns, may_pause
@@ -69,8 +71,7 @@ UNSEEN = frozenset({"paused", "blocked"})
 """States of partitions whose arrivals are not in the reporter's slots."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(msgspec.Struct, frozen=True):
     """A partition that its owner does not have any more."""
 
     owner: str
@@ -362,7 +363,7 @@ class History:
         )
         if old is not None and further:
             # A further part of a report that was split: everything beyond its partitions was in the first part.
-            self._members[report.member] = replace(old, received_at=heard_at)
+            self._members[report.member] = structs.replace(old, received_at=heard_at)
             return
         arrived = sum(report.slots) / (len(report.slots) * BUCKET_SECONDS) if report.slots else 0.0
         take = 1.0 if old is None else 1.0 - math.exp(-interval / MEMBER_SECONDS)

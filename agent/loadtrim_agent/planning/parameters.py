@@ -8,7 +8,6 @@ members) are the papers' own. ``loadtrim policies`` prints these fields.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -53,8 +52,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all; itself that of those that take none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(msgspec.Struct, frozen=True):
     """One parameter, for people."""
 
     name: str

@@ -18,7 +18,8 @@ import math
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import LoadRecord, PromiseRecord
@@ -33,8 +34,7 @@ BIN_SECONDS = 0.05
 """Own records that came within this time count as having come together, as in the simulator."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupNow:
+class GroupNow(msgspec.Struct, frozen=True, kw_only=True):
     """The group at one moment, as one member knows it. Times: any one clock, seconds."""
 
     now: float
@@ -53,14 +53,12 @@ class GroupNow:
     """Busy seconds per second that this member can give, above 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(msgspec.Struct, frozen=True):
     at: float
     record: LoadRecord
 
 
-@dataclass(frozen=True, slots=True)
-class _Moved:
+class _Moved(msgspec.Struct, frozen=True):
     """Promised work that one member has taken, or has given (negative)."""
 
     at: float

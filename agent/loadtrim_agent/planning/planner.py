@@ -9,7 +9,6 @@ shell asks the orchestrator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import msgspec
 from msgspec import structs
@@ -59,8 +58,7 @@ UNREADABLE = "What an earlier leader's policy remembered could not be read, so t
 """Follows the reason of the first decision after that."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(msgspec.Struct, frozen=True):
     """What was measured and what is expected."""
 
     estimate: Estimate
@@ -68,22 +66,21 @@ class _Measured:
     baseline: BaselineUse | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(msgspec.Struct, frozen=True):
     """The leader sees these of the group itself, beside what the members tell."""
 
     rates: RateHistory
-    startups: Startups = field(default_factory=Startups)
-    settling: Settling = field(default_factory=Settling)
+    startups: Startups = msgspec.field(default_factory=Startups)
+    settling: Settling = msgspec.field(default_factory=Settling)
 
     def corrected(self, now: float, estimate: Estimate, group: GroupState, config: PlanConfig) -> Estimate:
         """Return the estimate with what is known better here than by the members."""
         startup = self.startups.seconds(estimate.startup_seconds, config)
-        estimate = replace(estimate, startup_seconds=startup)
+        estimate = structs.replace(estimate, startup_seconds=startup)
         if group.rates is not None:
             estimate = with_rates(estimate, group.rates, self.rates)
         settling = self.settling.seconds(now, group, estimate.restoring_seconds, config.sla_seconds)
-        return replace(estimate, settling_seconds=settling) if settling else estimate
+        return structs.replace(estimate, settling_seconds=settling) if settling else estimate
 
 
 class Planner:
@@ -194,7 +191,7 @@ class Planner:
             # What is seen alone asks for more, and what is not seen can only add to it.
             if not self._asks_for_more(sizing):
                 return self._hold(now, group, refusal, measured)
-            sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
+            sizing = structs.replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
         before = self._wanted_before(group, len(units))
         sizing = _no_fewer_untold(sizing, before, measured.estimate)
         rollout = _is_rollout(group, self._config)
@@ -222,8 +219,8 @@ class Planner:
         # A policy that leaves the number alone sees the surplus, and one of a new template counts when it is done.
         more = sizing.replicas > base and (sizing.reason is not Reason.FIXED or self._fixed(group) is not None)
         if more or (sizing.replicas == known and sizing.reason not in (Reason.STABILIZING, Reason.RETURNING)):
-            return replace(sizing, text=f"{sizing.text}; a rollout is under way, so no pod is chosen to go")
-        return replace(
+            return structs.replace(sizing, text=f"{sizing.text}; a rollout is under way, so no pod is chosen to go")
+        return structs.replace(
             sizing,
             replicas=base,
             reason=Reason.ROLLOUT,
@@ -319,7 +316,7 @@ class Planner:
     def _place(self, problem: Problem, staying: int | None, *, by_number: bool = False) -> Placement:
         """Place the partitions; ``staying``: how many instances may stay. None: all."""
         active = self._config.mode == "active"
-        problem = replace(
+        problem = structs.replace(
             problem, replicas=staying if active and self._config.can_scale else None, victims=self._victims
         )
         return (self._packer if active and not by_number else self._counts).pack(problem)
@@ -357,15 +354,15 @@ class Planner:
         if asked is not None:
             staying, text = asked
             self._state = structs.replace(self._state, wanted=staying)
-            why = replace(why, text=f"{why.text}; {text}")
+            why = structs.replace(why, text=f"{why.text}; {text}")
         resting = self._advice.resting(now, group)
-        problem = replace(unmeasured(group, resting), numbered=self._config.numbered)
+        problem = structs.replace(unmeasured(group, resting), numbered=self._config.numbered)
         placement = self._place(problem, None if rollout else staying, by_number=True)
         self._victims = placement.victims
         moves = _advice_of(placement, group)
         self._advised(moves, group)
         if moves:
-            why = replace(why, text=f"{why.text}; until then partitions are spread by number")
+            why = structs.replace(why, text=f"{why.text}; until then partitions are spread by number")
         held = _with(self._hold(now, group, why, None), moves=moves)
         if asked is None or not placement.victims:
             return held
@@ -460,7 +457,7 @@ def _no_fewer_untold(sizing: Sizing, before: int, estimate: Estimate) -> Sizing:
     if estimate.capacity_known or sizing.reason is Reason.FIXED or not fewer:
         return sizing
     replicas = max(before, sizing.replicas)
-    return replace(
+    return structs.replace(
         sizing,
         replicas=replicas,
         reason=Reason.UNTOLD,
@@ -506,10 +503,16 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
     drain, are the only ones that are asked for above the bounds (:func:`replicas_bounded`). Of a StatefulSet no victim
     is named while one of a higher number drains, which would go in its place.
 
+    A group that is held by hand asks for nothing, and withdraws what it has asked for: what is done by hand then is
+    not undone. So does one in which every member is leaving: somebody stops it.
+
     A member whose instance is not known may be an instance of its own, or a member of a victim. Then no victim is
     named, and only more than there can be is asked for. In a rollout what is wanted is asked for, whatever is there:
     the surplus is the controllers', and asking for it would make it last. A decision that holds asks for nothing then.
     """
+    if decision.outcome == Outcome.HOLD.value and decision.reason_code in _WITHDRAWN:
+        replicas = max(1, decision.replicas_actual)
+        return ReplicaTarget(replicas=replicas, victims=(), reason=decision.reason, ask=False, withdrawn=True)
     if _is_rollout(group, config):
         known = _wanted_of(decision)
         return ReplicaTarget(
@@ -541,6 +544,10 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
     return ReplicaTarget(replicas=wanted + len(going) - len(named), victims=named, reason=decision.reason)
 
 
+_WITHDRAWN = frozenset({Reason.MANUAL_OVERRIDE.value, Reason.NOBODY.value})
+"""Reasons to hold that leave the number of replicas to others."""
+
+
 def _wanted_of(decision: DecisionRecord) -> int | None:
     """Return how many replicas its policy wanted; None: it had not decided yet, or that cannot be read."""
     state = read_state(PolicyState, decision.state)
@@ -569,4 +576,4 @@ def _outcome(wanted: int, before: int, moves: bool) -> Outcome:
 
 
 def _with(record: DecisionRecord, **changes: object) -> DecisionRecord:
-    return msgspec.structs.replace(record, **changes)
+    return structs.replace(record, **changes)

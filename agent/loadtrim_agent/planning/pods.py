@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from loadtrim_agent.common.pod_names import OF_DEPLOYMENT
+from loadtrim_agent.common.pod_names import OF_DEPLOYMENT, number_of
 
 __all__ = ["are_of_two_templates", "place_in_line", "template_of"]
 
@@ -19,8 +19,9 @@ def place_in_line(instance: str, numbered: str) -> int:
 
     It is the pod's number; -1 for an instance that is none of its pods, or where ``numbered`` is empty.
     """
-    number = instance.removeprefix(f"{numbered}-") if numbered else ""
-    return int(number) if number != instance and number.isascii() and number.isdecimal() else -1
+    text = instance.removeprefix(f"{numbered}-") if numbered else ""
+    number = number_of(text) if text != instance else None
+    return -1 if number is None else number
 
 
 def template_of(instance: str, templated: str) -> str:

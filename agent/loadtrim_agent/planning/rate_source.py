@@ -13,10 +13,9 @@ The sources, by name: :mod:`.published.rate_sources`.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from statistics import fmean
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
@@ -98,11 +97,11 @@ def with_rates(estimate: Estimate, rates: Rates, history: RateHistory) -> Estima
     history.add(estimate.at, rate)
     series = tuple([before * cost for before in history.per_second()])
     # What members know of the second that has begun is no part of what the rate source reports.
-    return replace(
+    return structs.replace(
         estimate, partitions={**estimate.partitions, **loads}, rate=rate, cost=cost, series=series, opening=0.0
     )
 
 
 def _with_load(entry: PartitionEstimate, rate: float, work: float, estimate: Estimate) -> PartitionEstimate:
     curve = entry.curve.scaled(work / entry.work) if entry.work > 0 else estimate.curve.scaled(work)
-    return msgspec.structs.replace(entry, rate=rate, work=work, curve=curve)
+    return structs.replace(entry, rate=rate, work=work, curve=curve)

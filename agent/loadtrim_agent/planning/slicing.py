@@ -29,7 +29,8 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
@@ -123,8 +124,7 @@ class SlicingOff(enum.StrEnum):
 _PASSING = frozenset({SlicingOff.MIXED, SlicingOff.LEAVING, SlicingOff.REBALANCE, SlicingOff.BLIND, SlicingOff.LOG})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
+class Own(msgspec.Struct, frozen=True, kw_only=True):
     """One partition of this member's. Work in busy seconds of this member."""
 
     partition: Partition
@@ -147,8 +147,7 @@ class Own:
             raise SliceError(f"the queue of {self.partition} is {values}, which is negative or no finite number")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """Another member that may be given work."""
 
     member: str
@@ -166,8 +165,7 @@ class Peer:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be kept, and what a move costs. Seconds."""
 
     objective_seconds: float
@@ -185,8 +183,7 @@ class Limits:
             raise SliceError(f"limits of {values} s leave no time to do anything in")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
     """Pass a partition on."""
 
     partition: Partition

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -166,8 +165,7 @@ class RateUnit(enum.StrEnum):
     BYTES = "bytes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """What arrives, measured at the broker."""
 
     at: float
@@ -176,8 +174,7 @@ class Rates:
     per_second: Mapping[Partition, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberState:
+class MemberState(msgspec.Struct, frozen=True, kw_only=True):
     """One member as the group protocol knows it."""
 
     instance: str | None = ""
@@ -188,8 +185,7 @@ class MemberState:
     """When the leader first saw it in the group, seconds since the epoch by the leader's clock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupState:
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """The group as its leader sees it at the moment of a decision."""
 
     generation: int
@@ -198,16 +194,16 @@ class GroupState:
     members: Mapping[str, MemberState]
     owners: Mapping[Partition, str | None]
     """Every partition of every subscribed topic; None: nobody owns it."""
-    unowned_lag: Mapping[Partition, int] = field(default_factory=dict)
+    unowned_lag: Mapping[Partition, int] = msgspec.field(default_factory=dict)
     """Records that wait in partitions that nobody owns."""
-    in_flight: Mapping[Partition, str] = field(default_factory=dict)
+    in_flight: Mapping[Partition, str] = msgspec.field(default_factory=dict)
     """Partitions on their way -> the member they go to. Planned as if they were there; not moved again."""
     manual_override: ManualOverrideRecord | None = None
     replicas_requested: int | None = None
     """What the orchestrator was last asked for."""
     rates: Rates | None = None
     """What the monitor says arrives; None: it has not said, or the reports do."""
-    expected: Mapping[str, TopicCurve] = field(default_factory=dict)
+    expected: Mapping[str, TopicCurve] = msgspec.field(default_factory=dict)
     """What the history expects of each topic in the next hours; not there: nothing is known of it."""
     startup_expected_seconds: float | None = None
     """p90 of the start-up times that the history tells of; None: of none."""
@@ -223,8 +219,7 @@ class GroupState:
         return tuple(member for member, state in sorted(self.members.items()) if state.instance is None)
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True):
     """One instance and its members in this group: what replicas are counted in."""
 
     instance: str
@@ -257,8 +252,7 @@ class ArrivalCurve(msgspec.Struct, frozen=True, gc=False):
         return ArrivalCurve(tuple(m * factor for m in self.mean), tuple(s * factor for s in self.stddev))
 
 
-@dataclass(frozen=True, slots=True)
-class NotReady:
+class NotReady(msgspec.Struct, frozen=True):
     """A stage that cannot answer."""
 
     reason: Reason
@@ -266,8 +260,7 @@ class NotReady:
     """Half a sentence for people: "no report from m3 for 4.2 s"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberEstimate:
+class MemberEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """What a member can give and gives."""
 
     capacity: float
@@ -285,8 +278,7 @@ class MemberEstimate:
     """Capacity that it was taken to have, where less was seen while it fell behind; None: nothing contradicts it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberObservation:
+class MemberObservation(msgspec.Struct, frozen=True, kw_only=True):
     """A member's last report, as far as it matters beyond its partitions."""
 
     received_at: float
@@ -341,8 +333,7 @@ class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of one moment, nothing concluded yet."""
 
     now: float
@@ -356,9 +347,9 @@ class Observation:
     stale: tuple[tuple[str, float | None], ...]
     """Owners without a recent report and how old their last one is; sorted by member."""
     silent: frozenset[str] = frozenset()
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Members without a recent report, owners or not; and why reports of some of them count for nothing."""
-    late_records: Mapping[str, int] = field(default_factory=dict)
+    late_records: Mapping[str, int] = msgspec.field(default_factory=dict)
     past: tuple[Second, ...] = ()
     """What the group did in each of the last seconds, oldest first."""
     opening: float = 0.0
@@ -401,14 +392,13 @@ class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Its own load is more than the fastest member can take within the objective."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknowns:
+class Unknowns(msgspec.Struct, frozen=True, kw_only=True):
     """Unknown facts of a group."""
 
     stale: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Owners whose reports are missing or too old; and why reports of some of them count for nothing."""
-    untold: Mapping[str, str] = field(default_factory=dict)
+    untold: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Members of which nobody knows when their records are done, and why: what is in time, or late, is not known."""
     capacity_known: bool = True
     """False: that is so, and no member was ever seen to do all that it can: nobody knows how many are needed."""
@@ -416,8 +406,7 @@ class Unknowns:
     """By what they have learnt, all members together may well give so much less, work per second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moving(Unknowns):
+class Moving(Unknowns, frozen=True, kw_only=True):
     """Records in hand and moves take this time, and members make moves by themselves or not."""
 
     in_hand_seconds: float
@@ -428,12 +417,11 @@ class Moving(Unknowns):
     """Time in which what is measured still says little for that."""
     slicing: bool = False
     """All pass partitions on inside the objective. Then the work alone is sized for, and a handoff is kept free."""
-    unsliced: Mapping[str, str] = field(default_factory=dict)
+    unsliced: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Members that do not though others do, and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variation(Moving):
+class Variation(Moving, frozen=True, kw_only=True):
     """The variation of what arrives."""
 
     curve: ArrivalCurve
@@ -448,8 +436,7 @@ class Variation(Moving):
     """Variance of what comes in single partitions over that of chance, 0 .. 1: less where dealt out in turn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate(Variation):
+class Estimate(Variation, frozen=True, kw_only=True):
     """What was measured, as one picture of the group."""
 
     at: float
@@ -475,7 +462,7 @@ class Estimate(Variation):
     """How many were measured for it."""
     capacity_typical: float
     """Work per second of a replica that would be added."""
-    late_records: Mapping[str, int] = field(default_factory=dict)
+    late_records: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Records done late since the last decision, by cause."""
     past: tuple[Second, ...] = ()
     """What the group did in each of the last seconds, oldest first."""
@@ -483,8 +470,7 @@ class Estimate(Variation):
     """The least that the next element of ``series`` will be, as far as it is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The group's work per second now and ahead."""
 
     level: float
@@ -528,8 +514,7 @@ class LagMoment(enum.Enum):
     """The fewest records of the last interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
+class Sizing(msgspec.Struct, frozen=True, kw_only=True):
     """A policy's answer: how many, and why."""
 
     replicas: int
@@ -547,12 +532,11 @@ class Sizing:
     lag: LagMoment = LagMoment.AFTER_BURST
     """The lag that the papers' packers go by."""
     rejected: tuple[RejectedPlan, ...] = ()
-    state: PolicyState = field(default_factory=PolicyState)
+    state: PolicyState = msgspec.field(default_factory=PolicyState)
     """What the policy must not forget; handed to it again with the next decision, over changes of leader too."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PlannedMove:
+class PlannedMove(msgspec.Struct, frozen=True, order=True):
     """One partition that changes owner."""
 
     partition: Partition
@@ -561,8 +545,7 @@ class PlannedMove:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """A packer's answer: who is to own what, and who is to go."""
 
     owners: Mapping[Partition, str]
@@ -573,7 +556,7 @@ class Placement:
     """Member ids that are to go, sorted."""
     misfits: tuple[str, ...] = ()
     """Members whose own curve does not fit even so, sorted."""
-    pressures: Mapping[str, float] = field(default_factory=dict)
+    pressures: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Member -> needed capacity over capacity, in this placement."""
     opened: int = 0
     """Bins that hold something."""
@@ -586,8 +569,7 @@ class Placement:
         return max(0, self.opened - self.bound)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaTarget:
+class ReplicaTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask the orchestrator for, now."""
 
     replicas: int
@@ -596,5 +578,7 @@ class ReplicaTarget:
     reason: str
     ask: bool = True
     """False: nothing is known yet, so leave the orchestrator alone (it may still be starting the group)."""
+    withdrawn: bool = False
+    """The number that was asked for before counts no more either."""
     rollout: bool = False
     """The instances are more than are wanted by a rollout, whose controllers choose which go."""

@@ -26,7 +26,8 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
@@ -128,8 +129,7 @@ TRANSITIONS: Mapping[AssignedState, Mapping[AssignedEvent, AssignedState | None]
 }
 
 
-@dataclass(slots=True)
-class IdlePoint:
+class IdlePoint(msgspec.Struct):
     """The questions to the shell for an idle point of one partition, within one move."""
 
     asked: int = 0
@@ -137,8 +137,7 @@ class IdlePoint:
     """The shell was asked, and has not answered yet."""
 
 
-@dataclass(slots=True)
-class AssignedPartition:
+class AssignedPartition(msgspec.Struct):
     """One acquisition of one partition by this member."""
 
     partition: Partition
@@ -157,7 +156,7 @@ class AssignedPartition:
     refuses the request."""
     fetch: int = 0
     """The OffsetFetch whose answer counts: a later commit makes the answers to earlier ones stale."""
-    idle_point: IdlePoint = field(default_factory=IdlePoint)
+    idle_point: IdlePoint = msgspec.field(default_factory=IdlePoint)
     """PRE_COMMIT: the question to the shell for a moment at which nothing is left to commit."""
     decided: bool = False
     """COMMITTING: it is known at which offset the next owner is to start, once that is committed."""
@@ -172,7 +171,7 @@ class AssignedPartition:
     """TRANSFERRED: where in the log the release was acknowledged."""
     since: float = 0.0
     """When it was stopped, for the handoff's duration."""
-    history: deque[tuple[AssignedState, AssignedEvent]] = field(
+    history: deque[tuple[AssignedState, AssignedEvent]] = msgspec.field(
         default_factory=lambda: deque(maxlen=HISTORY_ENTRIES_MAX)
     )
     """Events that led to the state of now, each with the state before. Invariant: at most HISTORY_ENTRIES_MAX."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from loadtrim_agent.common.partition import Partition
 
@@ -52,12 +53,11 @@ def failure_of(codes: Collection[int]) -> CommitFailure | None:
     return CommitFailure.REFUSED
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     acquisition_id: int
     offset: int
     metadata: str
-    requests: set[int] = field(default_factory=set)
+    requests: set[int] = msgspec.field(default_factory=set)
     """Callers that wait for this partition's outcome."""
 
     def commits_as(self, other: _Entry) -> bool:
@@ -68,17 +68,16 @@ class _Entry:
         )
 
 
-@dataclass(slots=True)
-class CommitOutcome:
+class CommitOutcome(msgspec.Struct):
     """The meaning of one answer."""
 
-    acknowledged: dict[Partition, OffsetCommit] = field(default_factory=dict)
+    acknowledged: dict[Partition, OffsetCommit] = msgspec.field(default_factory=dict)
     """Committed now, by acquisitions that are still the same."""
-    refused: list[Partition] = field(default_factory=list)
+    refused: list[Partition] = msgspec.field(default_factory=list)
     """Not committed, or not known to be (they are sent again where that may help)."""
-    refused_for_good: dict[Partition, int] = field(default_factory=dict)
+    refused_for_good: dict[Partition, int] = msgspec.field(default_factory=dict)
     """Refused partitions that are not sent again and that no caller waits for, with the code of each."""
-    finished: dict[int, int] = field(default_factory=dict)
+    finished: dict[int, int] = msgspec.field(default_factory=dict)
     """Request -> code, for callers that need wait no longer."""
 
 

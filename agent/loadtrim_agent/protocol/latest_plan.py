@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
@@ -13,8 +14,7 @@ from .assigned_partition import AssignedPartition
 __all__ = ["LatestPlan"]
 
 
-@dataclass(slots=True)
-class LatestPlan:
+class LatestPlan(msgspec.Struct):
     """The latest plan of a generation. The next one, and the end of the generation, put another in its place.
 
     The first plan of a group may overtake the first commits of its members. A move of a partition that is not opened
@@ -24,7 +24,7 @@ class LatestPlan:
 
     record: PlanRecord | None = None
     """None: there was none in this generation."""
-    unopened: dict[Partition, str] = field(default_factory=dict)
+    unopened: dict[Partition, str] = msgspec.field(default_factory=dict)
     """The targets of moves that wait until their partition is opened."""
 
     @property

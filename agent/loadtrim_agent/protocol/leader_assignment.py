@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.ownership_records import AssignmentRecord
@@ -130,7 +130,7 @@ class LeaderAssignment:
         if offset is None:
             self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_NOT_WRITTEN))
             return answers
-        return {m: msgspec.structs.replace(a, assignment_offset=offset) for m, a in answers.items()}
+        return {m: structs.replace(a, assignment_offset=offset) for m, a in answers.items()}
 
     def without_more(self) -> dict[str, GroupAnswer] | None:
         """Waiting takes too long: return the answers without a place in the log, or wait for the newest no more."""

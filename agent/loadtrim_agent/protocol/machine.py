@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
@@ -192,7 +192,7 @@ class Machine:
 
         It numbers on, so that answers to what this one has sent mean nothing to it.
         """
-        config = msgspec.structs.replace(self.config, topics=self.leave.topics)
+        config = structs.replace(self.config, topics=self.leave.topics)
         machine = Machine(config, wall_offset=self._wall_offset)
         machine.membership.continue_from(self.membership)
         machine.partitions.continue_from(self.partitions)
@@ -203,7 +203,7 @@ class Machine:
 
     def use_log(self, usable: bool) -> None:
         """From the next JoinGroup on: offer our protocol, or the standard ones only (mixed group)."""
-        self.config = msgspec.structs.replace(self.config, log_usable=usable)
+        self.config = structs.replace(self.config, log_usable=usable)
         self._snapshot = None
         self.membership.use_log(usable)
         self._log_failed = not usable

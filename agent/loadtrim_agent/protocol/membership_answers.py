@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.wire.ownership_records import AssignmentRecord
 
@@ -121,7 +121,7 @@ class MembershipAnswers:
         """Read the assignment in the log that the SyncGroup answer points to, in time or late."""
         if assignment.generation != self._rebalance.generation:
             return None
-        return self._assigned(msgspec.structs.replace(self._rebalance.answer, assignment=assignment))
+        return self._assigned(structs.replace(self._rebalance.answer, assignment=assignment))
 
     def not_read(self) -> Occurrence:
         """Enter without the assignment that was not found in the log in time: the others need not wait for it."""

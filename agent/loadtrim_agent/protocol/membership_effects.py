@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.wire.ownership_records import HelloRecord, RejoinRecord
 
@@ -91,7 +91,7 @@ class MembershipEffects:
 
     def use_log(self, usable: bool) -> None:
         """Offer our protocol too from the next JoinGroup on, or the standard ones only."""
-        self._config = msgspec.structs.replace(self._config, log_usable=usable)
+        self._config = structs.replace(self._config, log_usable=usable)
 
     # -- JoinGroup -----------------------------------------------------------------------------------------------
 

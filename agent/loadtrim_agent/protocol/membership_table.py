@@ -35,7 +35,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 __all__ = ["IGNORED", "TRANSITIONS", "Effect", "Phase", "Transition", "Trigger", "diagram"]
 
@@ -115,8 +116,7 @@ class Effect(enum.Enum):
     STOP_WAITING_FOR_ANSWER = "stop_waiting_for_answer"
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(msgspec.Struct, frozen=True):
     """The phase that follows, and the effects in order."""
 
     to: Phase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import ReleaseRecord
@@ -524,4 +524,4 @@ def _leave_to_the_next_assignment(entry: AssignedPartition) -> None:
 def _with_handoff(entry: AssignedPartition, commit: OffsetCommit) -> OffsetCommit:
     """Return the commit of user code and of the handoff's last commit in one: of the later offset."""
     entry.done = commit.offset if entry.done is None else max(entry.done, commit.offset)
-    return msgspec.structs.replace(commit, offset=entry.done)
+    return structs.replace(commit, offset=entry.done)

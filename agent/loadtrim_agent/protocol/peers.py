@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import LoadRecord, MemberEntry
@@ -17,8 +18,7 @@ LEAVING_MAX = 1_000
 """Chosen: leaving members that are in no assignment yet are few; names that are made up must not pile up."""
 
 
-@dataclass(slots=True)
-class _Peer:
+class _Peer(msgspec.Struct):
     heard_at: float
     slack: float = 0.0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import MemberEntry, PromiseRecord
@@ -89,7 +89,7 @@ class Promises:
         if (ownership.owner(partition), ownership.version(partition)) != (record.source, record.version):
             return False
         if record.taken_back:
-            return self._take_back(msgspec.structs.replace(record, taken_back=False))
+            return self._take_back(structs.replace(record, taken_back=False))
         if record in self._known:
             return False
         self._remember(record)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import PromiseRecord
@@ -69,8 +69,7 @@ class SlicesView(msgspec.Struct, frozen=True, kw_only=True):
     """Promises of all members that count and are neither kept nor taken back."""
 
 
-@dataclass(slots=True)
-class _Slice:
+class _Slice(msgspec.Struct):
     """One slice up to step 4."""
 
     promise: PromiseRecord
@@ -224,7 +223,7 @@ class Slices:
         members = assignment.members if assignment is not None else {}
         counts = self.promises.apply(record, self._machine.partitions.ownership, members)
         if record.taken_back and self._ended:
-            self._ended.pop(msgspec.structs.replace(record, taken_back=False), None)
+            self._ended.pop(structs.replace(record, taken_back=False), None)
         if not counts:
             self._count(ProtocolCount.VOID_PROMISE, record.key)
         found = self._slices.get(record.key)
@@ -321,7 +320,7 @@ class Slices:
         """Take back what is due: the append before may have failed, and all count work that does not come."""
         for promise, due in self._ended.items():
             if now >= due:
-                self._machine.append(msgspec.structs.replace(promise, taken_back=True))
+                self._machine.append(structs.replace(promise, taken_back=True))
                 self._ended[promise] = now + REPEAT_SECONDS
 
     def _count(self, what: ProtocolCount, partition: Partition) -> None:

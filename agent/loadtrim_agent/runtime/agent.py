@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from loadtrim_agent.common.clock import boot_time, warn_about_clock
 from loadtrim_agent.common.error_boundary import ErrorBoundary
@@ -53,8 +54,7 @@ LEAVE_SECONDS = 5.0
 """How long after the drain's deadline the answer to the LeaveGroup is waited for. Chosen."""
 
 
-@dataclass(slots=True)
-class AgentOptions:
+class AgentOptions(msgspec.Struct):
     """The consumer gives its agent these options."""
 
     config: GroupConfig

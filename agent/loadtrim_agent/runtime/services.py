@@ -27,7 +27,8 @@ from loadtrim_agent.leader.scaling.metric import MetricScaler
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
 from loadtrim_agent.metering.readings import MeterConfig
-from loadtrim_agent.observability.http import HttpServer, Registration, parse_address
+from loadtrim_agent.observability.address import parse_address
+from loadtrim_agent.observability.http import HttpServer, Registration
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.planning.rate_source import REPORTS
 from loadtrim_agent.planning.registry import make_packer, make_policy, unmonitored

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -40,8 +39,7 @@ STALLED_SECONDS = 10.0
 """Records wait and the agent's thread has not run for this long: unhealthy. Chosen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusSources:
+class StatusSources(msgspec.Struct, frozen=True, kw_only=True):
     """The page is made from these parts."""
 
     settings: AgentSettings

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -157,8 +156,7 @@ def decode_baseline(value: bytes) -> BaselineRecord | None:
         raise UnreadableRecord(str(error)) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCurve:
+class TopicCurve(msgspec.Struct, frozen=True, kw_only=True):
     """What is expected of one topic, bucket by bucket of absolute time."""
 
     begins_at: float

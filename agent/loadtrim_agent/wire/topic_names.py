@@ -16,7 +16,15 @@ from collections.abc import Collection
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.settings import BASELINE_TOPIC
 
-__all__ = ["BASELINE_TOPIC", "CONTROL_PREFIX", "TOPIC_NAME_MAX", "control_topic", "group_of", "is_internal"]
+__all__ = [
+    "BASELINE_TOPIC",
+    "CONTROL_PREFIX",
+    "TOPIC_NAME_MAX",
+    "check_topic_name",
+    "control_topic",
+    "group_of",
+    "is_internal",
+]
 
 CONTROL_PREFIX = "__loadtrim."
 TOPIC_NAME_MAX = 249
@@ -27,6 +35,7 @@ _DIGEST_MARK = "_h"
 _DIGEST_LENGTH = 64
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")
 _ESCAPED = re.compile("(?:[a-zA-Z0-9-]|_[0-9a-f]{2})+")
+_LEGAL = re.compile(f"[a-zA-Z0-9._-]{{1,{TOPIC_NAME_MAX}}}")
 _ESCAPE = re.compile("_([0-9a-f]{2})")
 
 
@@ -87,6 +96,14 @@ def is_internal(topic: str, also: Collection[str] = ()) -> bool:
             ``LOADTRIM_BASELINE_TOPIC``).
     """
     return topic.startswith(CONTROL_PREFIX) or topic == BASELINE_TOPIC or topic in also
+
+
+def check_topic_name(topic: str) -> None:
+    """Raise ``ValueError`` for what no topic can be called."""
+    if not _LEGAL.fullmatch(topic) or topic in (".", ".."):
+        raise ValueError(
+            f"no topic can be called so. Allowed are letters, digits, '.', '_' and '-', {TOPIC_NAME_MAX} at most"
+        )
 
 
 def _cut(pieces: list[str], room: int) -> str:

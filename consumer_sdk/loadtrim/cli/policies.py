@@ -7,9 +7,11 @@ import difflib
 import importlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from loadtrim.errors import EXIT_DONE, UsageError
 from loadtrim_agent.planning.parameters import Described, described
@@ -63,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
         )
     told = [describe(name) for name in args.names or POLICIES]
     if args.json:
-        print(json.dumps([asdict(one) for one in told], indent=2))
+        print(json.dumps(msgspec.to_builtins(told), indent=2))
     elif args.names:
         print("\n\n".join(map(_page, told)))
     else:

@@ -21,6 +21,7 @@ import msgspec
 
 from loadtrim_agent.common.member_names import member_names, shared_instances
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.pod_names import number_of
 from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.ownership_records import (
@@ -323,11 +324,14 @@ class GroupObserver:
         if record.group != self.group:
             return
         at = record.at if at is None else at
-        if record.member != COMMAND_LINE_MEMBER:
-            member = self._members.setdefault(record.member, _Member())
-            member.seen_at = at if member.seen_at is None else max(at, member.seen_at)
-            if self._assignments.note_alive(getattr(record, "generation", None), at):
-                self._left.clear()
+        if isinstance(record, ManualOverrideRecord):
+            self._manual_override, self._manual_override_logged = record, True
+        if record.member == COMMAND_LINE_MEMBER:
+            return
+        member = self._members.setdefault(record.member, _Member())
+        member.seen_at = at if member.seen_at is None else max(at, member.seen_at)
+        if self._assignments.note_alive(getattr(record, "generation", None), at):
+            self._left.clear()
         match record:
             case HelloRecord():
                 member.instance = record.instance or member.instance
@@ -346,8 +350,6 @@ class GroupObserver:
                     self._moves.append(at)
             case PlanRecord():
                 self._plan = record
-            case ManualOverrideRecord():
-                self._manual_override, self._manual_override_logged = record, True
             case ReportRecord():
                 self._apply_report(record, member, at)
             case DecisionRecord():
@@ -588,4 +590,4 @@ def _is_measured(decision: DecisionRecord) -> bool:
 def _natural(name: str) -> tuple[str, int]:
     """Sort key that has ``pay-10`` after ``pay-9``."""
     stem = name.rstrip("0123456789")
-    return stem, int(name[len(stem) :] or 0)
+    return stem, number_of(name[len(stem) :]) or 0

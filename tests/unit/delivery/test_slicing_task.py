@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 from aiokafka import ConsumerRebalanceListener
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.clock import boot_time, wall_time

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +11,7 @@ import msgspec
 import pytest
 from aiokafka.errors import KafkaTimeoutError
 from msgspec import structs
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
@@ -296,12 +296,15 @@ class Wishes:
 
     def __init__(self) -> None:
         self.replicas: list[int] = []
+        self.withdrawn = 0
 
     def observed(self, *_: object) -> None:
         pass
 
     def want(self, request: Any) -> None:
-        if request is not None:
+        if request is None:
+            self.withdrawn += 1
+        else:
             self.replicas.append(request.replicas)
 
 
@@ -333,6 +336,17 @@ async def test_replicas_are_asked_for_while_the_control_topic_takes_nothing() ->
         await leader._act(control, wants(3), replace(STATE, owners={partition(number): "a" for number in range(3)}))
     assert wishes.replicas == [3]
     assert leader._victims is None, "the next decision writes its plan again"
+    await tasks.close()
+
+
+async def test_what_was_asked_for_is_withdrawn_where_the_group_is_held() -> None:
+    """It was asked for again every ten seconds, while somebody changed the replicas by hand."""
+    control: Any = SimpleNamespace(write=_nothing, publish=_never)
+    leader, wishes, tasks = await leading(control, SimpleNamespace(assignment={}, member="a", generation=1))
+    leader._ask(wants(3), replace(STATE, owners={partition(number): "a" for number in range(3)}))
+    leader._ask(replace(wants(3, 2), outcome="hold", reason_code="brake"), STATE)
+    assert (wishes.replicas, wishes.withdrawn) == ([3], 1)
+    assert leader._view.requested is None
     await tasks.close()
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from loadtrim_agent.observability import http as ours
 from loadtrim_agent.observability import probes
-from loadtrim_agent.observability.http import HttpServer, Registration, parse_address
+from loadtrim_agent.observability.address import parse_address
+from loadtrim_agent.observability.http import HttpServer, Registration
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.status import AgentState, OwnedPartition, Status
 
@@ -590,3 +594,60 @@ def test_addresses(text: str, expected: tuple[str, int] | None) -> None:
 def test_unusable_addresses_say_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match="Allowed: host:port"):
         parse_address(text)
+
+
+def test_a_port_that_becomes_free_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process before still drained: the new one had no probes for the rest of its life."""
+    monkeypatch.setattr(ours, "AGAIN_SECONDS", 0.01)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        bench = Bench(f"127.0.0.1:{taken.getsockname()[1]}")
+        bench.add()
+        assert bench.server.problem is not None
+    wait_until(lambda: bench.server.url is not None)
+    assert bench.server.problem is None
+    assert bench.ask("/healthz").status == 200
+    bench.registrations[0].close()
+
+
+def test_whoever_leaves_ends_the_wait_for_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "AGAIN_SECONDS", 0.01)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        bench = Bench(f"127.0.0.1:{taken.getsockname()[1]}")
+        bench.add()
+        bench.registrations[0].close()
+        wait_until(lambda: all(each.name != "loadtrim-http-again" for each in threading.enumerate()))
+    assert bench.server.url is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_has_a_server_of_its_own() -> None:
+    """It took the parent's for its own, and served nothing."""
+    program = """
+import os, urllib.request
+from loadtrim_agent.observability.http import HttpServer
+class Agent:
+    def health(self):
+        return True, ""
+place = HttpServer.shared("127.0.0.1:0").register("payments/parent", Agent())
+def named(url):
+    return urllib.request.urlopen(url + "/healthz", timeout=10).read().decode()
+if (child := os.fork()) == 0:
+    own = HttpServer.shared("127.0.0.1:0").register("payments/child", Agent())
+    os._exit(0 if own.url != place.url and "payments/child" in named(own.url) else 1)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert "payments/parent" in named(place.url)
+place.close()
+raise SystemExit(code)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.005)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import random
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -545,3 +548,63 @@ def test_latencies_are_told_by_bucket_also_after_the_end(registry: CollectorRegi
     assert metrics.records_done("orders", 3, 6, latencies, []) == told
     metrics.close()
     assert metrics.records_done("orders", 3, 6, latencies, []) == told
+
+
+def test_what_was_done_of_a_topic_that_is_gone_goes_after_a_while(registry: CollectorRegistry) -> None:
+    """A pattern whose topics come and go made a page without end."""
+    clock = [0.0]
+    metrics = Metrics(registry, "payments", "pod-a", 0.7, clock=lambda: clock[0])
+    kept = MEMBER | {"topic": "orders", "partition": "0"}
+    for topic in ("orders", "orders.1", "gone"):
+        metrics.records_done(topic, 0, 5, [0.1], [0.1])
+    metrics.records_done("gone", 1, 5, [0.1], [0.1])
+    for topic, partition in (("orders", 0), ("gone", 0)):
+        metrics.dropped_partition(topic, partition)
+    metrics.owned(2)
+    clock[0] = 900.0
+    metrics.owned(2)
+    done = "loadtrim_records_done_total"
+    assert value(registry, done, MEMBER | {"topic": "gone", "partition": "0"}) == 5, "a partition of it is owned"
+    assert value(registry, done, kept) is None
+    assert value(registry, "loadtrim_record_latency_seconds_count", MEMBER | {"topic": "orders"}) is None
+    assert value(registry, done, MEMBER | {"topic": "orders.1", "partition": "0"}) == 5
+    metrics.records_done("orders", 0, 2, [0.1], [0.1])
+    assert value(registry, done, kept) == 2
+
+
+def test_what_a_twin_has_done_stays(registry: CollectorRegistry) -> None:
+    clock = [0.0]
+    one, other = (Metrics(registry, "payments", "pod-a", 0.7, clock=lambda: clock[0]) for _ in range(2))
+    for metrics in (one, other):
+        metrics.records_done("orders", 0, 5, [0.1], [0.1])
+    one.dropped_partition("orders", 0)
+    clock[0] = 900.0
+    one.owned(0)
+    assert value(registry, "loadtrim_records_done_total", MEMBER | {"topic": "orders", "partition": "0"}) == 10
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_does_not_show_what_its_parent_did() -> None:
+    """Its gauges stood still for ever beside the parent's, a second leader among them."""
+    program = """
+import os
+from prometheus_client import CollectorRegistry
+from loadtrim_agent.observability.metrics import Metrics
+registry = CollectorRegistry()
+parent = Metrics(registry, "payments", "parent", 0.7)
+parent.leader(True)
+parent.records_done("orders", 0, 5, [0.1], [0.1])
+leads = lambda name: registry.get_sample_value("loadtrim_leader", {"group": "payments", "client_id": name})
+if (child := os.fork()) == 0:
+    own = Metrics(registry, "payments", "child", 0.7)
+    own.leader(False)
+    labels = {"group": "payments", "client_id": "parent", "topic": "orders", "partition": "0"}
+    left = registry.get_sample_value("loadtrim_records_done_total", labels)
+    shown = leads("parent"), leads("child"), left
+    parent.close()
+    os._exit(0 if shown == (None, 0, None) else 1)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert leads("parent") == 1
+raise SystemExit(code)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.planning import baseline, planner
 from loadtrim_agent.planning.baseline import Comparison, Ignored, quantile_at

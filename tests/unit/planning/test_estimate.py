@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.planning.estimate import _changed, _filled, estimate_of, late_records, quantile, unit_curve
 from loadtrim_agent.planning.shape import shape_of

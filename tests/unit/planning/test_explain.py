@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.explain import attribute, explain, format_list

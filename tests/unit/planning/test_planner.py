@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.common.naming import UnknownNameError
@@ -207,6 +207,29 @@ def test_a_hold_in_the_middle_of_a_scale_down_does_not_let_the_orchestrator_choo
     decision = group.step()
     request = scale_request(decision, group.state(), CONFIG)
     assert len(group.members) - request.replicas <= len(request.victims)
+
+
+def test_a_group_that_is_held_by_hand_asks_for_nothing_and_withdraws_what_it_has_asked_for() -> None:
+    """``loadtrim hold``, and then fewer pods by hand: the leader asked for those again."""
+    group = fleet(even(8, 400.0), members=3)
+    group.run(20)
+    group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="hold")
+    group.remove(max(group.members))
+    request = scale_request(group.step(), group.state(), CONFIG)
+    assert (request.ask, request.withdrawn) == (False, True)
+    group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="scale", replicas=4)
+    request = scale_request(group.step(), group.state(), CONFIG)
+    assert (request.ask, request.withdrawn, request.replicas) == (True, False, 4)
+
+
+def test_a_group_of_which_every_member_leaves_asks_for_nothing() -> None:
+    """``kubectl scale --replicas=0``: the last leader asked for the number of before, and had it back."""
+    group = fleet(even(8, 400.0), members=3)
+    assert group.run(20).replicas_wanted >= 2
+    for member in sorted(group.members):
+        group.leaving(member)
+    request = scale_request(group.step(), group.state(), CONFIG)
+    assert (request.ask, request.withdrawn) == (False, True)
 
 
 # -- leaving, in flight

@@ -19,7 +19,14 @@ CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=3.0, templated="
 
 @pytest.mark.parametrize(
     ("instance", "numbered", "place"),
-    [("pod-0", "pod", 0), ("pod-12", "pod", 12), ("pod-x", "pod", -1), ("other-3", "pod", -1), ("pod-3", "", -1)],
+    [
+        ("pod-0", "pod", 0),
+        ("pod-12", "pod", 12),
+        ("pod-x", "pod", -1),
+        ("other-3", "pod", -1),
+        ("pod-3", "", -1),
+        pytest.param(f"pod-{'9' * 5000}", "pod", -1, id="more digits than Python takes for a number"),
+    ],
 )
 def test_the_number_of_a_pod_is_its_place_in_line(instance: str, numbered: str, place: int) -> None:
     assert place_in_line(instance, numbered) == place

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from loadtrim_agent.planning.estimate import estimate_of
 from loadtrim_agent.planning.published.rate_sources import LogGrowth, RateSourceName

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim.simulate import Costs, Load, Options, Outcome, simulate
 from loadtrim.simulate.model.protocols import PROTOCOLS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.slicing import Limits, Own, Peer, SliceError, Tier, predicted, sliced

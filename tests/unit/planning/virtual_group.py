@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem

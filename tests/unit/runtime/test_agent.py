@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiokafka.errors import CommitFailedError, KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol import group, offset
+from msgspec.structs import replace
 
 from loadtrim import Consumer, Settings
 from loadtrim_agent.common.clock import boot_time

@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry
 from loadtrim import Consumer, Settings, managed, signals, watch
 from loadtrim.agent_link import AgentLink
 from loadtrim.managed import ManagedConsumer
+from loadtrim.settings import SettingsError
 from loadtrim.watch import AgentWatch
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
@@ -686,3 +687,14 @@ async def test_what_comes_after_the_subscription_has_gone_is_not_handed_out() ->
     client._put_aside.subscribed(client.link.subscription)
     taken = {record.partition for batch in (await client.getmany()).values() for record in batch}
     assert taken == {ONE.partition, TWO.partition}, "it is handed out when it is subscribed again"
+
+
+@pytest.mark.parametrize(("topic", "settings"), [("orders", {"control_topic": "orders"}), ("__loadtrim.g", {})])
+async def test_the_control_topic_is_no_topic_of_the_program(topic: str, settings: dict[str, Any]) -> None:
+    """The program was handed the agent's records, and found them in its topic for good."""
+    with pytest.raises(SettingsError, match=f"LOADTRIM_CONTROL_TOPIC={topic} cannot be used: the consumer subscribes"):
+        Consumer(topic, bootstrap_servers="127.0.0.1:1", group_id="g", settings=Settings(**settings))
+    consumer = Consumer("other", bootstrap_servers="127.0.0.1:1", group_id="g", settings=Settings(**settings))
+    with pytest.raises(SettingsError):
+        consumer.subscribe(["other", topic])
+    assert consumer.subscription() == frozenset({"other"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +12,7 @@ from aiokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, Pr
 from aiokafka.protocol.fetch import FetchResponse_v10
 from aiokafka.protocol.offset import OffsetResponse_v1
 from aiokafka.structs import TopicPartition
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from loadtrim import Consumer, Settings

@@ -330,3 +330,40 @@ def test_a_variable_that_is_none_is_warned_about_with_the_nearest(caplog: pytest
         "LOADTRIM_MAX_REPLICA is no setting of loadtrim and is ignored. Did you mean LOADTRIM_MAX_REPLICAS?",
         "LOADTRIM_XYZZY is no setting of loadtrim and is ignored.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("enabled", "false"),
+        ("instance", 5),
+        ("http", None),
+        ("policy", None),
+        ("scaler_token", 5),
+        ("time_zone", None),
+        ("instance", "pay-\udcff"),
+        ("concurrency", 1e300),
+        ("sla_seconds", 1e13),
+        ("min_replicas", 10**7),
+        ("control_topic", "bad topic!"),
+        ("control_topic", "__loadtrim-baselines"),
+        ("baseline_topic", ""),
+    ],
+)
+def test_a_value_of_another_type_or_range_is_refused_by_its_name(name: str, value: object) -> None:
+    """``enabled="false"``, from a YAML file, was true."""
+    with pytest.raises(SettingsError, match=f"LOADTRIM_{name.upper()}=.* cannot be used: "):
+        Settings(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"LOADTRIM_KUBERNETES_POD_SELECTOR": "app=payments"},
+        {"LOADTRIM_KUBERNETES_LEASE": "payments"},
+        {"LOADTRIM_KUBERNETES_FOREIGN": "respect", "LOADTRIM_SCALER_URL": "http://127.0.0.1:1/"},
+    ],
+)
+def test_a_setting_that_does_nothing_is_told(environ: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    Settings.from_env(environ)
+    assert [next(iter(environ)) in record.getMessage() for record in caplog.records] == [True]

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from loadtrim_agent.common.partition import Partition
 
@@ -70,8 +71,7 @@ class FetchConnection(NamedTuple):
     fetch_group: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelRequest:
+class ChannelRequest(msgspec.Struct, frozen=True):
     """What to ask."""
 
     channel: FetchChannel

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 __all__ = ["FetchSettings"]
 
@@ -14,8 +15,7 @@ With half of it user code had read all of a partition, and of the others at abou
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSettings:
+class FetchSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of ``AIOKafkaConsumer`` by its names, with its defaults."""
 
     isolation_level: int

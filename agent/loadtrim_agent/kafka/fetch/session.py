@@ -16,7 +16,7 @@ Source: KIP-227, KIP-74.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from loadtrim_agent.common.partition import Partition
 
@@ -27,8 +27,7 @@ Wanted = tuple[int, int]
 EPOCH_MAX = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRequest:
+class SessionRequest(msgspec.Struct, frozen=True):
     """What one request says."""
 
     session: int

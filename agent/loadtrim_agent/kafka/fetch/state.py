@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from loadtrim_agent.common.partition import Partition
 
@@ -38,8 +39,7 @@ class FetchPosition(NamedTuple):
     """The reset that led there; None: there was none, or records have come since."""
 
 
-@dataclass(slots=True)
-class Resets:
+class Resets(msgspec.Struct):
     """The fate of an offset that is out of range."""
 
     under_way: bool = False

@@ -8,7 +8,8 @@ be right to act on it at any time until another one is shown::
     fewer is wanted                                 the wanted number, and one for each pod that may still be ready
     a rollout is under way                          the wanted number, whatever is there: the controllers end the others
     this member does not lead the request's         nothing is shown, and an autoscaler that reads nothing
-    generation, or its lease has run out              leaves the workload as it is
+    generation, its lease has run out, or the group   leaves the workload as it is
+    is held by hand
 
 A Deployment's controllers take pods that are not ready first. Nobody here may read a pod, so the victim says it of
 itself: its readiness probe was answered 503 until the controllers know (:class:`Readiness`). A StatefulSet's controller
@@ -114,6 +115,10 @@ class MetricScaler:
             if asyncio.get_running_loop().time() >= ends:
                 return ScaleOutcome(Answer.FAILED, one_line(f"{replicas} replicas are published: {why}"))
             await self._pause()
+
+    def withdraw(self) -> None:
+        """Publish nothing until the next request: an autoscaler that reads nothing leaves the workload as it is."""
+        self._published = None
 
     async def close(self) -> None:
         """Publish nothing any more. Closing twice is fine."""

@@ -27,5 +27,8 @@ class NoneScaler:
             "Start or stop consumers by hand, or set LOADTRIM_SCALER to webhook.",
         )
 
+    def withdraw(self) -> None:
+        """Do nothing: nothing was asked."""
+
     async def close(self) -> None:
         """Nothing to close."""

@@ -121,6 +121,10 @@ class Scaler(Protocol):
         """
         ...
 
+    def withdraw(self) -> None:
+        """Let no request go on to count: the member wants no number any more. Where it was carried out, do nothing."""
+        ...
+
     async def close(self) -> None:
         """Break off what is under way. Closing twice is fine."""
         ...

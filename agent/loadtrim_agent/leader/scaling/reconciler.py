@@ -24,7 +24,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from loadtrim_agent.observability.text import counted
+from loadtrim_agent.observability.text import counted, printable
 
 from .port import Answer, ScaleOutcome, Scaler, ScaleRequest
 from .unmet import EXECUTE_SECONDS, Unmet
@@ -138,7 +138,7 @@ class ScaleReconciler:
     # What the leader says
 
     def want(self, request: ScaleRequest | None) -> None:
-        """The wanted state from now on; None: nothing is wanted any more, because the member leads no longer.
+        """The wanted state from now on; None: nothing is wanted any more, because the member leads no longer, or holds.
 
         A wish that differs from the one before is sent at once (in place of the request under way, or after it:
         :attr:`Scaler.withdrawable`); one that does not only brings its plan and reason up to date. None breaks off
@@ -151,6 +151,7 @@ class ScaleReconciler:
             self._told.clear()
             self._unmet.met()
             self._break_off()
+            self._scaler.withdraw()
         elif self._scaler.withdrawable and self._under_way and not self._goes_on(self._under_way.request, request):
             # The other side may have got it: what was accepted before it has to be said again.
             self._last = None
@@ -320,7 +321,8 @@ class ScaleReconciler:
             repeated = self._last is not None and self._last.request.asks_the_same(request)
             if not repeated or not (self._last and self._last.outcome.accepted):
                 victims = f", without {', '.join(request.victims)}" if request.victims else ""
-                _log.info("asked %s for %s%s: %s", name, counted(request.replicas, "replica"), victims, request.reason)
+                wish = f"{counted(request.replicas, 'replica')}{victims}: {request.reason}"
+                _log.info("asked %s for %s", name, printable(wish))  # Names of instances come from records.
             self._look_after(request, outcome, now)
             return
         if not self._failures:

@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from loadtrim_agent.common.daemon_call import DaemonCall
-from loadtrim_agent.common.settings import without_secrets
+from loadtrim_agent.common.settings import HIDDEN, without_secrets
 
 from .breakable import BreakableConnection
 from .port import Answer, ScaleOutcome, ScaleRequest, WriteFence, one_line, retry_after
@@ -89,6 +89,7 @@ class WebhookScaler:
         self._parts = _checked_url(url)
         self.url = self._parts._replace(query="").geturl()
         """Where requests go, without the query, which may hold a secret."""
+        self._token = token or ""
         self._headers = {"Content-Type": "application/json", "User-Agent": "loadtrim"}
         if token:
             self._headers["Authorization"] = f"Bearer {_checked_token(token)}"
@@ -132,6 +133,9 @@ class WebhookScaler:
             exchange.break_off()
             self._abandoned.append(exchange.call)
 
+    def withdraw(self) -> None:
+        """Do nothing: what was carried out stays."""
+
     async def close(self) -> None:
         """Break off what is under way; those requests end as FAILED."""
         self._closed = True
@@ -159,10 +163,16 @@ class WebhookScaler:
                 f"{said}: redirects are not followed (the token would go along); set LOADTRIM_SCALER_URL to the "
                 f"final address, which may be {without_secrets(answer.location or '') or 'told by the webhook'}"
             )
-        quoted = f"{said}: {answer.text}" if answer.text else said
+        quoted = self._without_secrets(f"{said}: {answer.text}" if answer.text else said)
         if HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             return ScaleOutcome(Answer.REFUSED, one_line(f"{self.url} answered {quoted}"), answer.retry_after_seconds)
         return self._failed(quoted, answer.retry_after_seconds)
+
+    def _without_secrets(self, text: str) -> str:
+        """Return what a server answers without what only it may know, which it may repeat."""
+        for secret in (self._token, self._parts.query):
+            text = text.replace(secret, HIDDEN) if secret else text
+        return text
 
     def _failed(self, why: str, retry_after_seconds: float | None = None) -> ScaleOutcome:
         return ScaleOutcome(Answer.FAILED, one_line(f"{self.url}: {why}"), retry_after_seconds)

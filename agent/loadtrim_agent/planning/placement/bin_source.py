@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 
@@ -206,7 +207,7 @@ def wanted(packer: Packer, problem: Problem) -> int:
     Returns:
         At least 1 where there is a bin.
     """
-    placed = packer.pack(replace(problem, replicas=None, fewest=True, may_move=True))
+    placed = packer.pack(structs.replace(problem, replicas=None, fewest=True, may_move=True))
     owning = set(placed.owners.values())
     units = {entry.unit for entry in problem.bins if entry.unit and entry.member in owning}
     return max(len(units), 1 if problem.bins else 0)

@@ -7,11 +7,12 @@ one inside a built-in function over a column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from operator import le, sub
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from loadtrim_agent.common.pauses import may_pause
 
@@ -130,7 +131,7 @@ class Asks:
         if not columns.items or not all(columns.means[-1]):
             live = [item for item in columns.items if item.mean[-1] > 0 or item.persistent_backlog > 0]
             if not live:
-                return replace(limits, kept=(len(limits.windows) - 1,))
+                return structs.replace(limits, kept=(len(limits.windows) - 1,))
             among = Asks(Columns(live), limits)
         items = among._columns.items
         # Of most windows a few items show that they bind.
@@ -141,7 +142,7 @@ class Asks:
                 if other != index and all(asks._no_more(index, other) for asks in looks):
                     kept.remove(index)
                     break
-        return replace(limits, kept=tuple(kept))
+        return structs.replace(limits, kept=tuple(kept))
 
     def _no_more(self, index: int, other: int) -> bool:
         """Return whether no item asks for more in a window than in another one."""

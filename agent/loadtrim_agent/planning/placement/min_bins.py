@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from .bin_source import ROUNDING
 from .bounds import lower_bound
@@ -40,7 +41,7 @@ def pack_min_bins(problem: Problem, supply: Sequence[Bin]) -> PlacementState:
         for item in state.largest_first(state.seat(problem.items)):
             place(state, item, "nobody owns it")
         return state
-    onto = replace(problem, bins=tuple(supply))
+    onto = structs.replace(problem, bins=tuple(supply))
     bound, placeable = lower_bound(onto, 1.0, state.dimensions()), sum(onto.ownable())
     groups = _from_scratch(state, bound)
     carried = _carried(state)
@@ -62,7 +63,7 @@ def pack_min_bins(problem: Problem, supply: Sequence[Bin]) -> PlacementState:
 def repacked(problem: Problem, supply: Sequence[Bin]) -> PlacementState | None:
     """Everything packed anew onto these bins, as much as can be staying where it is; None where that does not fit."""
     state = PlacementState(problem, supply)
-    if not supply or lower_bound(replace(problem, bins=tuple(supply)), 1.0, state.dimensions()) > len(supply):
+    if not supply or lower_bound(structs.replace(problem, bins=tuple(supply)), 1.0, state.dimensions()) > len(supply):
         return None
     _put(state, _from_scratch(state, len(supply)), "the only way found that all fit")
     return None if state.over() else state

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import compress
 from typing import Protocol
 
 import msgspec
+from msgspec import structs
+from msgspec.structs import force_setattr
 
 from loadtrim_agent.common.checks import is_positive, within
 from loadtrim_agent.common.errors import LoadtrimError
@@ -146,8 +147,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a member must do within the objective.
 
     Raises:
@@ -174,10 +174,10 @@ class Limits:
     kept: tuple[int, ...] = tuple(range(WINDOWS))
     """Indices of the windows that can bind; see :meth:`.columns.Asks.binding`."""
 
-    windows: tuple[float, ...] = field(init=False)
-    """Seconds that a member of capacity 1 may take for the work of each window."""
-    by_chance: float = field(init=False)
-    """The dispersion that makes a queue beside what the windows hold."""
+    windows: tuple[float, ...] = ()
+    """Seconds that a member of capacity 1 may take for the work of each window. Worked out, whatever is given."""
+    by_chance: float = 0.0
+    """The dispersion that makes a queue beside what the windows hold. Worked out likewise."""
 
     def __post_init__(self) -> None:
         others = (self.overhead_seconds, self.z, self.correlation, self.handoff_seconds, self.load_factor)
@@ -189,8 +189,8 @@ class Limits:
                 f"{self.handoff_seconds} s and {self.load_factor} times the load, so nothing can be packed by it; give "
                 "a finite objective above 0, and of the others finite numbers of at least 0"
             )
-        object.__setattr__(self, "windows", windows_of(self.objective_seconds, self.overhead_seconds))
-        object.__setattr__(self, "by_chance", min(self.dispersion_apart, self.dispersion_even))
+        force_setattr(self, "windows", windows_of(self.objective_seconds, self.overhead_seconds))
+        force_setattr(self, "by_chance", min(self.dispersion_apart, self.dispersion_even))
 
     def flat(self, items: Sequence[Item]) -> bool:
         """Does no item ask for more in a window that is kept than by its mean rate? Then nor does any sum of them."""
@@ -232,7 +232,7 @@ def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limit
     apart = max(dispersion, estimate.chance_share * estimate.cost + estimate.dispersion)
     # Bursts of so much work make a variance of no more than that per unit of it.
     burst = estimate.rate * estimate.cost * estimate.curve.mean[0]
-    return replace(
+    return structs.replace(
         limits,
         overhead_seconds=min(estimate.in_hand_seconds, estimate.overhead_seconds),
         # Reported, decided and moved.
@@ -243,8 +243,7 @@ def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limit
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Items with their owners, an ordered supply of bins, and what is wanted.
 
     Raises:
@@ -256,7 +255,7 @@ class Problem:
     bins: tuple[Bin, ...]
     """The supply: bins are opened in this order. A group's are its members, sorted; a laboratory's may be as many as
     there are items."""
-    limits: Limits = field(default_factory=lambda: Limits(objective_seconds=1.0))
+    limits: Limits = msgspec.field(default_factory=lambda: Limits(objective_seconds=1.0))
     replicas: int | None = None
     """How many instances may stay, at least 1; None: all that are not leaving."""
     fewest: bool = False
@@ -276,7 +275,7 @@ class Problem:
     """The lag of a partition that the papers' packers take."""
     mu: float | None = None
     """Records/s that a member can do, as the policy was told; None: it was not, so a packer's own parameter counts."""
-    drawn_up: Columns | None = field(default=None, compare=False, repr=False)
+    drawn_up: Columns | None = None
     """Columns of the items, where they are drawn up already."""
 
     def __post_init__(self) -> None:
@@ -321,8 +320,8 @@ class Problem:
 
     def onto(self, bins: Sequence[Bin]) -> Problem:
         """The same with these bins alone, and without what none of them may have."""
-        onto = replace(self, bins=tuple(bins))
-        return replace(onto, items=tuple(compress(self.items, onto.ownable())))
+        onto = structs.replace(self, bins=tuple(bins))
+        return structs.replace(onto, items=tuple(compress(self.items, onto.ownable())))
 
 
 class Packer(Protocol):

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from ..explain import format_list
 from ..forecast import dispersion_of
@@ -47,8 +48,7 @@ BENEFIT_REACH = 3
 """So many more replicas are looked at together: one alone may bring nothing where two do. Chosen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Need(msgspec.Struct, frozen=True, kw_only=True):
     """How many replicas a load asks for, and what binds."""
 
     replicas: int

@@ -17,7 +17,6 @@ then still are asked for.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Annotated, Self
 
 from msgspec import Meta, structs
@@ -81,7 +80,7 @@ class Objective:
 
     def decide(self, view: View, state: ObjectiveState) -> Sizing:
         """See :class:`.policy.Policy`."""
-        view = replace(view, late=PresentPlacement(view).late)
+        view = structs.replace(view, late=PresentPlacement(view).late)
         settling = view.estimate.settling_seconds > 0.0
         if settling:
             view = _without_stopped(view)
@@ -103,7 +102,7 @@ class Objective:
             sizing, stabilization = _down(view, stabilization, wanted, need, benefit)
         if ineffective and sizing.replicas > (most := max(wanted, ineffective)):
             brought = f"the replicas up to {ineffective} brought no throughput"
-            sizing = replace(
+            sizing = structs.replace(
                 sizing,
                 replicas=most,
                 reason=Reason.INEFFECTIVE,
@@ -113,7 +112,7 @@ class Objective:
         if sizing.replicas > view.replicas and sizing.replicas > wanted:
             effect = before_up(view, effect)
         after = ObjectiveState(wanted=sizing.replicas, stabilization=stabilization, effect=effect, benefits=benefits)
-        return replace(sizing, state=after, load_factor=load_factor(view), place=not settling)
+        return structs.replace(sizing, state=after, load_factor=load_factor(view), place=not settling)
 
     def _benefit(self, view: View, state: ObjectiveState) -> tuple[BenefitHistory, float]:
         """What a replica for the placement's sake must bring, as a share of its capacity."""
@@ -145,7 +144,7 @@ def _within_twice(view: View, need: Need, wanted: int, *, judged: bool) -> Need:
     wrong = any(member.told is not None for member in view.estimate.members.values())
     if not wrong or need.replicas <= most:
         return need
-    return replace(need, replicas=most, pool=min(need.pool, most), at_max=False)
+    return structs.replace(need, replicas=most, pool=min(need.pool, most), at_max=False)
 
 
 def _asked(view: View, peak: float, wanted: int, benefit: float) -> Need:
@@ -197,7 +196,7 @@ def _without_stopped(view: View) -> View:
     stopped = view.forecast.level * estimate.restoring_seconds
     late = max(0.0, estimate.late - stopped)
     backlog = max(0.0, estimate.backlog - max(0.0, stopped - estimate.late))
-    return replace(view, estimate=replace(estimate, backlog=backlog, late=late))
+    return structs.replace(view, estimate=structs.replace(estimate, backlog=backlog, late=late))
 
 
 def _settling(view: View, state: Stabilization, wanted: int, need: Need) -> tuple[Sizing, Stabilization]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean
 from typing import Any, Protocol
+
+import msgspec
 
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
@@ -55,8 +56,7 @@ class UnmeasuredError(LoadtrimError, ValueError):
     """A policy needs what is not measured here. The shell stops the start with its text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Future:
+class Future(msgspec.Struct, frozen=True, kw_only=True):
     """What will arrive, second by second: for those who play a load that they know.
 
     Raises:
@@ -100,8 +100,7 @@ class Future:
         return slice(first, max(first + 1, math.ceil(end - self.begins_at)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a policy may know at one decision.
 
     Raises:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from random import Random
 
 import pytest
 from benchmarks.suite.optimum import NoPlacementError, NotProvenError, fewest_bins
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.planning.placement.problem import Problem
 from unit.planning.placement.packing import packing

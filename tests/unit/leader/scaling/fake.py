@@ -34,6 +34,8 @@ class FakeScaler:
         """The next answers, first one first; an exception is raised. Empty: everything is accepted."""
         self.in_flight_max = 0
         """Most requests that were under way at the same time."""
+        self.withdrawn = 0
+        """Times."""
         self.closed = False
         self._in_flight = 0
         self._closing = asyncio.Event()
@@ -68,6 +70,10 @@ class FakeScaler:
                 return await self._closing.wait()
         except TimeoutError:
             return False
+
+    def withdraw(self) -> None:
+        """What was carried out stays."""
+        self.withdrawn += 1
 
     async def close(self) -> None:
         """Break off what is under way."""

@@ -127,6 +127,16 @@ async def test_a_wait_ends_where_the_generation_does() -> None:
     assert bench.clock() <= 1.5
 
 
+async def test_a_number_that_is_withdrawn_is_shown_no_more() -> None:
+    """An autoscaler that reads nothing leaves the workload as somebody has set it by hand."""
+    bench = Bench()
+    await bench.ask(wish(8))
+    bench.scaler.withdraw()
+    assert bench.scaler.published() is None
+    await bench.ask(wish(6))
+    assert bench.scaler.published() == 6
+
+
 async def test_close_takes_the_number_back_and_ends_a_wait() -> None:
     bench = Bench()
     asked = asyncio.create_task(bench.ask(wish(4, ("payments-2",))))

@@ -535,3 +535,27 @@ async def test_a_rollouts_surplus_is_not_complained_about(caplog: pytest.LogCapt
         bench.reconciler.want(structs.replace(wish(3), rollout=True))
         await asyncio.sleep(3 * EXECUTE_SECONDS)
     assert not caplog.records
+
+
+async def test_names_of_instances_make_no_second_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """They come from records of other members."""
+    caplog.set_level(logging.INFO, "loadtrim.scaling")
+    reconciler = ScaleReconciler(FakeScaler())
+    task = asyncio.create_task(reconciler.run())
+    evil = "pay-1\n2026 CRITICAL loadtrim forged\x1b[2J"
+    reconciler.want(
+        ScaleRequest(group="g", replicas=2, victims=(evil,), staying=(), generation=1, sequence=1, reason=evil)
+    )
+    assert await reconciler.delivered(5.0)
+    assert len(caplog.records) == 1
+    assert caplog.records[0].getMessage().isprintable()
+    await reconciler.close()
+    await task
+
+
+async def test_what_is_withdrawn_is_withdrawn_from_the_scaler_too() -> None:
+    scaler = FakeScaler()
+    reconciler = ScaleReconciler(scaler)
+    reconciler.want(None)
+    assert scaler.withdrawn == 1
+    await reconciler.close()

@@ -215,6 +215,15 @@ async def test_nobody_listens() -> None:
     assert "refused" in outcome.detail.lower()
 
 
+async def test_what_only_the_server_may_know_is_not_quoted_from_its_answer(server: Receiver) -> None:
+    """It went into the log and into /status of every member."""
+    server.behaviours.append(answer(403, f"bad token {TOKEN} for /scale?key=SECRET"))
+    outcome = await WebhookScaler(f"{server.url}?key=SECRET", TOKEN).request(WANTED)
+    assert TOKEN not in outcome.detail
+    assert "SECRET" not in outcome.detail
+    assert "bad token (hidden) for /scale?(hidden)" in outcome.detail
+
+
 async def test_a_host_that_cannot_be_a_name() -> None:
     outcome = await WebhookScaler(f"http://{'a' * 64}.invalid/").request(WANTED)
     assert outcome.answer is Answer.FAILED

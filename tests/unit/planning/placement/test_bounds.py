@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.planning.placement.bounds import bound_of, fractional_bound, l2_bound, lower_bound
 from loadtrim_agent.planning.placement.problem import Limits

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem

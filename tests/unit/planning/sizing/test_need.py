@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.planning.placement.problem import Item
 from loadtrim_agent.planning.sizing.need import pool_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.planning.placement.lateness import LongestFirst
 from loadtrim_agent.planning.placement.problem import Item, Limits

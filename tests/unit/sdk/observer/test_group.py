@@ -268,3 +268,18 @@ def test_a_decision_that_knew_no_load_tells_none() -> None:
         decision(outcome="hold", replicas_actual=1, replicas_wanted=1, startup_seconds=None),
     ).state(1.0)
     assert (state.work, state.forecast, state.backlog, state.rate) == (None, None, None, 40.0)
+
+
+@pytest.mark.parametrize("record", [HelloRecord, LeavingRecord, LeftRecord])
+def test_a_record_in_the_name_of_the_command_line_that_is_no_order_counts_for_nothing(record: type) -> None:
+    """One of these ended ``status`` and ``explain`` until the next rebalance."""
+    folded = view(base(1, {"a": (0,)}))
+    before = folded.state(1.0)
+    folded.apply(record(group=GROUP, member="cli", at=1.0, **({"generation": 1} if record is LeavingRecord else {})))
+    assert folded.state(1.0) == before
+
+
+def test_an_instance_whose_number_is_too_long_for_python_is_shown() -> None:
+    name = f"pay-{'7' * 5000}"
+    folded = view(base(1, {"a": (0,)}), HelloRecord(group=GROUP, member="a", at=1.0, instance=name))
+    assert [each.instance for each in folded.state(1.0).members] == [name]

@@ -4,6 +4,7 @@ Theory of operation, for each request, of which the reconciler makes one at a ti
 
     a Lease is named, and another holds it              refused
     read the workload
+        it has 0 replicas                               refused: somebody stops the group
         replicas are as wanted                          accepted, and what keeps pods from being ready is told
         written last by another group                   refused: two groups cannot both own them
         changed by somebody else since our last change  told; refused for a while after the third time
@@ -117,6 +118,9 @@ class KubernetesScaler:
         except Exception as error:
             return ScaleOutcome(Answer.FAILED, one_line(f"{type(error).__name__}: {error}"))
 
+    def withdraw(self) -> None:
+        """Do nothing: what was carried out stays."""
+
     async def close(self) -> None:
         """Break off what is under way. Closing twice is fine."""
         self._closed = True
@@ -182,6 +186,10 @@ class KubernetesScaler:
         """Return the outcome where nothing is to be written; None: something is."""
         if workload.metadata.deletion_timestamp:
             return ScaleOutcome(Answer.REFUSED, f"{target} is being deleted")
+        if workload.replicas == 0:
+            by = quoted(workload.writer) if workload.writer else "somebody"
+            stopped = f"{target} was set to 0 replicas by {by}, which stops the group"
+            return ScaleOutcome(Answer.REFUSED, one_line(f"{stopped}: nothing is changed until it has some again"))
         if workload.replicas == wanted.replicas:
             self._foreign.found(wanted.replicas)
             has = f"{target} has {wanted.replicas} replicas"

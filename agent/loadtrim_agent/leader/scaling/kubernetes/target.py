@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from loadtrim_agent.common.pod_names import OF_DEPLOYMENT, OF_STATEFULSET, WORKLOAD
+from loadtrim_agent.common.pod_names import OF_DEPLOYMENT, OF_STATEFULSET, WORKLOAD, number_of
 
 __all__ = ["KINDS", "Target", "parse_lease_name", "parse_target", "target_of", "target_of_pod"]
 
@@ -55,7 +55,7 @@ class Target(msgspec.Struct, frozen=True):
     def ordinal(self, pod: str) -> int | None:
         """Return the number of a pod of an ordered workload; None: the name is none of its pods'."""
         made = OF_STATEFULSET.fullmatch(pod)
-        return int(made["ordinal"]) if made is not None and made["name"] == self.name else None
+        return number_of(made["ordinal"]) if made is not None and made["name"] == self.name else None
 
     def __str__(self) -> str:
         return f"{self.resource}/{self.name}"

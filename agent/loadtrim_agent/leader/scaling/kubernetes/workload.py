@@ -51,10 +51,10 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    observed_generation: int = 0
+    observed_generation: int | None = None
     replicas: int = 0
     ready_replicas: int | None = None
-    updated_replicas: int = 0
+    updated_replicas: int | None = None
     conditions: tuple[Condition, ...] = ()
 
 
@@ -90,15 +90,19 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         """Pods whose readiness probe answers, as the controllers know it that choose which pod goes."""
         return self.status.ready_replicas or 0
 
-    @property
-    def seen(self) -> bool:
-        """The controllers have seen this version's wishes: their counts are of it."""
-        return self.status.observed_generation >= self.metadata.generation
+    def is_seen(self, *, counts: bool = True) -> bool:
+        """Return whether the controllers have seen this version's wishes, so that their counts are of it.
 
-    @property
-    def rolling(self) -> bool:
-        """Pods of an older template are there beside those of the newest."""
-        return self.status.replicas > self.status.updated_replicas
+        Args:
+            counts: the controllers of this kind tell it, and leave out a 0. Else where it is left out nobody knows.
+        """
+        observed = self.status.observed_generation
+        return not counts if observed is None else observed >= self.metadata.generation
+
+    def is_rolling(self, *, counts: bool) -> bool:
+        """Return whether pods of an older template are there beside those of the newest; ``counts`` as above."""
+        updated = self.status.updated_replicas
+        return counts and self.status.replicas > 0 if updated is None else self.status.replicas > updated
 
     @property
     def writers(self) -> tuple[str, ...]:
@@ -136,11 +140,11 @@ def not_yet(target: Target, workload: Workload, wanted: ScaleRequest) -> str:
     a drained victim is not ready. So no ready pod goes while the replicas are at least the ready pods. The count comes
     from the controllers: where it has fallen, they know it.
     """
-    if not workload.seen:
+    if not workload.is_seen(counts=target.known):
         return "the controllers have not seen the workload's last change yet"
     if target.ordered:
         return _works_still(target, workload, wanted)
-    if workload.rolling or wanted.rollout:
+    if workload.is_rolling(counts=target.known) or wanted.rollout:
         return "a rollout is under way, and which pod goes would be decided by its template"
     if workload.ready > wanted.replicas:
         drained = f", {_listed(wanted.victims)} is drained" if wanted.victims else ""
@@ -184,7 +188,7 @@ def shortfall(workload: Workload) -> str:
     There are more of them in a rollout, and where an ordered StatefulSet waits for a pod before it removes another one.
     """
     there, wanted = workload.status.replicas, workload.replicas
-    if not workload.seen or (there <= wanted and workload.ready >= wanted):
+    if not workload.is_seen() or (there <= wanted and workload.ready >= wanted):
         return ""
     causes = [
         f"{condition.reason}: {condition.message}" if condition.message else condition.reason

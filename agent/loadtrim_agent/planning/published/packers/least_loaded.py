@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from msgspec import structs
 
 from loadtrim_agent.common.assignors.spread import spread
@@ -55,8 +55,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class BinSize:
+class BinSize(msgspec.Struct, frozen=True):
     """What one member can take."""
 
     rate: float
@@ -65,8 +64,7 @@ class BinSize:
     """Records: mu x W x f, rounded down where the authors did."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(msgspec.Struct, frozen=True):
     """How one of the papers packs."""
 
     filled: bool

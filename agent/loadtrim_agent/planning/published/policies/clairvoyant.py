@@ -26,10 +26,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ...parameters import Mu, Parameters, Positive
 from ...placement.problem import Item
@@ -87,7 +86,7 @@ class Clairvoyant:
         )
         sizing = sized(view, state, count, f"{text}, {limit:.0f} a replica")
         place = sizing.place or given.sliced or sizing.replicas < view.replicas
-        return replace(sizing, place=place or self._mends(view, view.future, limit))
+        return structs.replace(sizing, place=place or self._mends(view, view.future, limit))
 
     def _mends(self, view: View, future: Future, limit: float) -> bool:
         """Will a member get more than it takes before the next decision, and do those who are there have the room?"""

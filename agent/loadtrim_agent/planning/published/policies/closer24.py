@@ -23,9 +23,9 @@ producer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, structs
 
 from loadtrim_agent.wire.telemetry_records import RejectedPlan
@@ -83,8 +83,7 @@ class Closer24State(PaperState, frozen=True, kw_only=True):
     """Replicas with which partitions are assigned anew; None: they were."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(msgspec.Struct, frozen=True):
     kind: type[Closer24Parameters]
     plans_for_rebalance: bool = True
     whole_lag: bool = False
@@ -124,7 +123,7 @@ class Closer24:
         elif view.now - began < given.warmup_seconds:
             why = f"the first {given.warmup_seconds:g} s are left alone"
         if sizing.replicas != before and why:
-            sizing = replace(
+            sizing = structs.replace(
                 sizing,
                 replicas=before,
                 reason=Reason.STABILIZING,
@@ -146,7 +145,7 @@ class Closer24:
             began_at=began,
             assign_at=None if arrived else assign_at,
         )
-        return replace(
+        return structs.replace(
             sizing,
             place=sizing.place or arrived,
             lag=self._lag_of(sizing.fill),

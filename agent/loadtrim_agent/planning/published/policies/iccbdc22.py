@@ -17,7 +17,7 @@ members that were set to 100); limits are "at most" as in its integer program, n
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from ...parameters import Mu, Parameters
 from ...sizing.policy import Measure, View
@@ -73,8 +73,10 @@ class Iccbdc22:
         left = cooling(view, state, given.cooldown_seconds)
         if count != before and left > 0:
             text = f"{text}; the cool-down takes {left:.0f} s more"
-            return replace(held(view, state, Reason.STABILIZING, text, count), lag=lag)
-        sizing = replace(sized(view, state, count, text), lag=lag)
+            return structs.replace(held(view, state, Reason.STABILIZING, text, count), lag=lag)
+        sizing = structs.replace(sized(view, state, count, text), lag=lag)
         if count == before and view.replicas == count and violated(items, size):
-            return replace(sizing, reason=Reason.PLACEMENT, place=True, text=f"{text}, but one has more than it can do")
+            return structs.replace(
+                sizing, reason=Reason.PLACEMENT, place=True, text=f"{text}, but one has more than it can do"
+            )
         return sizing

@@ -19,7 +19,6 @@ they are given, so with those it asks for the maximum; ``kd_n`` keeps every owne
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta, structs
@@ -107,7 +106,7 @@ class Landau24:
         if arrived or sizing.place:
             assign_at = None
         state = structs.replace(state, wanted=sizing.replicas, packed_at=packed_at, assign_at=assign_at)
-        return replace(sizing, place=sizing.place or arrived, fill=fill, state=state)
+        return structs.replace(sizing, place=sizing.place or arrived, fill=fill, state=state)
 
     def _exit(self, view: View, given: Landau24Parameters, packed_at: float | None) -> str:
         """Why the controller leaves its sentinel state, if it does."""

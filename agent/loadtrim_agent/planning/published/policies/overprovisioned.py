@@ -8,7 +8,6 @@ Source: CLOSER'24, section 5.1, "Implementing overprovisioning experiments".
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta, structs
@@ -55,7 +54,7 @@ class Overprovisioned:
         given = self._given
         peak = given.peak_records_per_second
         if peak is None:
-            return replace(
+            return structs.replace(
                 sized(view, state, view.replicas_max, "as many as there can be, for no peak is told"),
                 reason=Reason.FIXED,
             )
@@ -66,4 +65,4 @@ class Overprovisioned:
         # A capacity that is measured a little less or more is no reason to scale.
         count = max(count, 1 if state.most is None else state.most)
         state = structs.replace(state, most=count)
-        return replace(sized(view, state, count, f"for a peak of {peak:g} records/s"), reason=Reason.FIXED)
+        return structs.replace(sized(view, state, count, f"for a peak of {peak:g} records/s"), reason=Reason.FIXED)

@@ -20,6 +20,7 @@ from loadtrim_agent.leader.scaling.kubernetes.scaler import (
     KubernetesScaler,
 )
 from loadtrim_agent.leader.scaling.kubernetes.target import Target, parse_target
+from loadtrim_agent.leader.scaling.kubernetes.workload import Workload, not_yet
 from loadtrim_agent.leader.scaling.port import Answer, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
 from unit.leader.scaling.kubernetes.fake_cluster import FakeCluster, OpenFence
@@ -58,6 +59,23 @@ def wanted(replicas: int, *victims: str, group: str = "g", staying: tuple[str, .
 
 def pods(*numbers: int) -> tuple[str, ...]:
     return tuple(f"payments-{number}" for number in numbers)
+
+
+@pytest.mark.parametrize("foreign", ["correct", "respect"])
+async def test_a_workload_that_is_set_to_0_stays_so(foreign: Foreign) -> None:
+    """``kubectl scale --replicas=0``: a pod that was to end wrote the number of before."""
+    bench = Bench(3, foreign=foreign)
+    await bench.ask(3)
+    bench.cluster.change(0, "kubectl")
+    for _ in range(4):
+        answer, detail = await bench.ask(3, "payments-2")
+        assert answer is Answer.REFUSED
+        assert "set to 0 replicas by 'kubectl', which stops the group" in detail
+    assert bench.cluster.writes == []
+    bench.cluster.change(2, "kubectl")
+    bench.cluster.set_ready(2)
+    if foreign == "correct":
+        assert (await bench.ask(3))[0] is Answer.ACCEPTED
 
 
 async def test_more_replicas_are_written_at_once() -> None:
@@ -243,6 +261,18 @@ async def test_a_resource_that_does_not_count_ready_pods_is_made_larger_only() -
     assert (await bench.ask(4))[0] is Answer.ACCEPTED
     bench.cluster.set_ready(2)
     assert (await bench.ask(3))[0] is Answer.ACCEPTED
+
+
+def test_of_a_kind_that_does_not_count_by_template_no_rollout_is_seen() -> None:
+    """A ReplicaSet was never made smaller: a rollout was under way for good."""
+    metadata = {"resourceVersion": "1", "generation": 4}
+    status = {"replicas": 3, "readyReplicas": 2}
+    workload = Workload.read({"metadata": metadata, "spec": {"replicas": 3}, "status": status})
+    request = wanted(2, "payments-b")
+    assert not_yet(parse_target("apps/v1/replicasets/payments"), workload, request) == ""
+    assert "have not seen" in not_yet(DEPLOYMENT, workload, request)
+    seen = Workload.read({"metadata": metadata, "spec": {"replicas": 3}, "status": status | {"observedGeneration": 4}})
+    assert "rollout" in not_yet(DEPLOYMENT, seen, request)
 
 
 async def test_a_deployment_that_leaves_the_count_out_has_no_ready_pod() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from loadtrim_agent.planning.published.packers.any_fit import ANY_FITS
 from loadtrim_agent.planning.registry import make_packer
