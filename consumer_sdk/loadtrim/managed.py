@@ -234,9 +234,14 @@ class ManagedConsumer:
 
     # -- records -------------------------------------------------------------------------------------------------
 
+    def _caller(self) -> asyncio.Task[Any] | None:
+        """Return the task that calls; None: another thread does, or no task."""
+        loop = asyncio._get_running_loop()
+        return asyncio.current_task(loop) if loop is self._user_loop else None
+
     @coroutine_function
     def getone(self, *partitions: TopicPartition) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
-        return self._getone(partitions, asyncio.current_task(self._user_loop))
+        return self._getone(partitions, self._caller())
 
     async def _getone(
         self, partitions: tuple[TopicPartition, ...], caller: asyncio.Task[Any] | None
@@ -265,7 +270,7 @@ class ManagedConsumer:
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> Coroutine[Any, Any, Batches]:
-        return self._getmany(partitions, timeout_ms, max_records, asyncio.current_task(self._user_loop))
+        return self._getmany(partitions, timeout_ms, max_records, self._caller())
 
     async def _getmany(
         self,
@@ -316,12 +321,14 @@ class ManagedConsumer:
         """
         buffer, watch = self.link.buffer, self._watch
         if buffer is None or watch is None:
-            raise ConsumerStoppedError()
+            if self.closed:
+                raise ConsumerStoppedError()
+            raise IllegalStateError("The consumer is not started: await start() first")
         self.link.refuse_in_listener(caller, "records come when the call has returned", "ask for them in another task")
         if self.closed:
             buffer.take_one(wanted)  # gives none any more; what the caller had in hand is done by this call
             raise ConsumerStoppedError()
-        buffer.hand.samples.asked(boot_time())
+        buffer.hand.samples.asked(boot_time(), wanted)
         return buffer, watch
 
     # -- subscriptions -------------------------------------------------------------------------------------------

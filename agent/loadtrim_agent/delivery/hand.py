@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 
 from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.waiting_tasks import waiting_for
 
 from .partition_stream import Stream
 from .samples import RecordSamples
 from .telling import Telling
+from .worker import Worker
 
 __all__ = ["Hand"]
 
@@ -23,7 +26,7 @@ class Hand:
         samples: of records, that tell whether they are done when the next one is asked for.
     """
 
-    __slots__ = ("_emptied", "_holder", "_iterating", "_loop", "_taker", "samples", "streams", "telling")
+    __slots__ = ("_asked", "_emptied", "_holder", "_iterating", "_loop", "_worker", "samples", "streams", "telling")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, telling: Telling, samples: RecordSamples) -> None:
         self._loop = loop
@@ -31,7 +34,10 @@ class Hand:
         self.samples = samples
         self._holder: asyncio.Task[object] | None = None
         """The task that was handed a record by its last call, and has not asked for another one since."""
-        self._taker: asyncio.Task[object] | None = None
+        self._worker = Worker(None)
+        """The one that asked last."""
+        self._asked: weakref.WeakSet[asyncio.Task[object]] = weakref.WeakSet()
+        """Tasks that have asked."""
         self._iterating: asyncio.Task[object] | None = None
         """The task that began the iteration in which a record was asked for last; None: it was asked for otherwise."""
         self.streams: list[Stream] = []
@@ -55,15 +61,23 @@ class Hand:
                 self._emptied = None
 
     def taken(self, task: asyncio.Task[object] | None = None) -> None:
-        """Note the task that works on what is in hand.
+        """Note the task that works on what was handed out.
 
         Args:
             task: the one that asked for it; None: the task that runs.
         """
-        self._taker = task or asyncio.current_task(self._loop)
         self._holder = task if self.streams else None
         if task is not None:
             self._iterating = None
+        asked = task or asyncio.current_task(self._loop)
+        if asked is not self._worker.task or self._worker.helps:
+            self._worker = Worker(asked, alone=asked is None or asked in self._asked)
+            if asked is not None:
+                self._asked.add(asked)
+        self._worker.iterating = self._iterating
+        for stream in self.streams:
+            if stream.worker is None:
+                stream.worker = self._worker
 
     def asked(self, task: asyncio.Task[object] | None) -> None:
         """Note a task that asks for records of any partition, which makes done what is in hand."""
@@ -73,17 +87,15 @@ class Hand:
 
     def iterated_by(self, task: asyncio.Task[object] | None) -> None:
         """Note that records are asked for in the iteration that this task began."""
-        self._iterating = task
+        self._iterating = self._worker.iterating = task
 
-    @property
-    def taker(self) -> asyncio.Task[object] | None:
-        """Return the task that works on what is in hand; None: nothing is in hand, or no task took it.
+    def is_past(self, stream: Stream) -> bool:
+        """Return whether the task that asks now has left behind what it had of a stream, or nobody works on it.
 
         The task is noted at a call and where a run of records of one partition begins, not for each record: with two
         tasks that iterate one consumer it may be the other one.
         """
-        if not self.streams:
-            return None
-        # A task that only asked for the record, with a time limit say, ends when the record is there.
-        asked_only = self._taker is not None and self._taker.done() and self._iterating is not None
-        return self._iterating if asked_only else self._taker
+        if stream.worker is None or stream.worker.is_over():
+            return True
+        asks, who = asyncio.current_task(self._loop), stream.worker.who()
+        return who is asks or any(who is waiting for waiting in waiting_for(asks))

@@ -8,6 +8,8 @@ offset that must be looked up, or that only user code can name by seeking, holds
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 
 import msgspec
 from aiokafka.errors import KafkaError, KafkaTimeoutError, NoOffsetForPartitionError, TopicAuthorizationFailedError
@@ -15,6 +17,7 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError, NoOffsetForPartitionE
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.common.tasks import Spawner
 from loadtrim_agent.kafka.connections import UNREACHABLE
 from loadtrim_agent.kafka.fetch.port import Fetcher
@@ -31,6 +34,10 @@ from .record_buffer import RecordBuffer
 
 __all__ = ["DeliveryParts", "PartitionOpener"]
 
+log = logging.getLogger("loadtrim")
+
+LOOK_SECONDS = 0.25
+"""Between two looks whether the task has ended that has a record in hand. Chosen."""
 TOGETHER_SECONDS = 0.05
 """How long partitions whose start is known wait for those whose start is being looked up, to share a listener call.
 Chosen."""
@@ -55,6 +62,8 @@ class DeliveryParts(msgspec.Struct, frozen=True, kw_only=True):
     offsets: CommittedOffsets
     retry_backoff: float
     """Seconds between tries."""
+    drain_seconds: float = DEFAULTS.drain_seconds
+    """What is in user code is waited for so long."""
     by_hand: bool = False
     """User code commits itself."""
 
@@ -75,6 +84,25 @@ class Sought:
         self.answered = asyncio.Event()
 
 
+class LostInHand:
+    """A partition that was lost while one of its records was in user code.
+
+    Args:
+        stream: whose record it is.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.ended = asyncio.Event()
+        """Set when the record is done."""
+
+    @property
+    def is_left(self) -> bool:
+        """Return whether the task that had it has ended without a word. Those that say what is done may use others."""
+        stream = self._stream
+        return stream.pending is None and stream.worker is not None and stream.worker.is_over()
+
+
 class PartitionOpener:
     """The opener opens partitions; see the module's text. All methods run in the agent's loop.
 
@@ -92,8 +120,8 @@ class PartitionOpener:
         self._sought: dict[Partition, Sought] = {}
         self._opening: dict[Partition, int] = {}
         """Partition -> acquisition that is to be opened; one lost before it was is not opened any more."""
-        self.in_user_code: dict[Partition, asyncio.Event] = {}
-        """Partitions lost while one of their records was in user code (rule 13); set when that record is done."""
+        self.in_user_code: dict[Partition, LostInHand] = {}
+        """Partitions lost while one of their records was in user code (rule 13)."""
 
     def open(self, commands: list[c.OpenCommand]) -> None:
         """Begin fetching; answer when the listener has returned. Each partition waits for itself only."""
@@ -121,9 +149,21 @@ class PartitionOpener:
     def _is_current(self, partition: Partition, acquisition_id: int) -> bool:
         return self._opening.get(partition) == acquisition_id
 
-    async def _open_late(self, command: c.OpenCommand, ended: asyncio.Event) -> None:
+    async def _open_late(self, command: c.OpenCommand, lost: LostInHand) -> None:
         """One of its records is still in user code, from an earlier acquisition."""
-        await ended.wait()
+        clock = asyncio.get_running_loop().time
+        ends = clock() + self._parts.drain_seconds
+        while not (lost.ended.is_set() or lost.is_left) and clock() < ends:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(LOOK_SECONDS, self._parts.drain_seconds)):
+                    await lost.ended.wait()
+        if not lost.ended.is_set() and not lost.is_left:
+            log.warning(
+                "%s was lost and came back, and user code has had a record of it in hand for another %.0f s since "
+                "(LOADTRIM_DRAIN_SECONDS): it is delivered again from its last commit on, that record too.",
+                command.partition,
+                self._parts.drain_seconds,
+            )
         await self._open_slowly([command])
 
     async def _open_slowly(self, commands: list[c.OpenCommand]) -> None:

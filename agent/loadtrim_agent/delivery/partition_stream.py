@@ -19,6 +19,7 @@ from loadtrim_agent.metering.commit_bounds import CommitBounds
 from .commit_calls import CommitCalls
 from .pending import PendingRecords, ReportedDone
 from .stretches import Finished, Stretches
+from .worker import Worker
 
 __all__ = ["SLICE_RECORDS", "UNPLACED", "Stream"]
 
@@ -73,6 +74,7 @@ class Stream:
         "seeks_answered",
         "size_bytes",
         "times",
+        "worker",
     )
 
     def __init__(
@@ -115,6 +117,8 @@ class Stream:
         """User: it is among those whose turn comes round."""
         self.pending: PendingRecords | None = None
         """User: handed out since user code says itself what is done. None: the next call says it."""
+        self.worker: Worker | None = None
+        """User: works on what was handed out last; None: it was not noted yet."""
         self.times: list[float] = []
         """User: where the end of what is in hand is noted when it is done."""
         self.commits = CommitCalls(by_hand=by_hand)

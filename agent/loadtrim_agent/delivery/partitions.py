@@ -15,7 +15,7 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 
 from .intake import ChunkIntake
-from .opening import DeliveryParts, PartitionOpener
+from .opening import DeliveryParts, LostInHand, PartitionOpener
 from .partition_stream import Stream
 from .positions import StreamPositions
 from .prefetch import Prefetching
@@ -190,7 +190,7 @@ class Partitions:
         elif self._lingering.get(stream.partition) is stream:
             stream.listening = False
             del self._lingering[stream.partition]
-            self._opener.in_user_code.pop(stream.partition).set()
+            self._opener.in_user_code.pop(stream.partition).ended.set()
         elif self.stream(stream.partition, stream.acquisition_id) is stream and not stream.running:
             stream.listening = False
             self._stops.follow(stream)
@@ -217,7 +217,7 @@ class Partitions:
         if stream.in_hand is not None:
             stream.listening = True
             self._lingering[command.partition] = stream
-            self._opener.in_user_code[command.partition] = asyncio.Event()
+            self._opener.in_user_code[command.partition] = LostInHand(stream)
             self.drained(stream)
         if self.listener.target is not None and not stream.revoked:
             self._tasks.spawn(self.listener.revoked([command.partition]), "revoke-lost")

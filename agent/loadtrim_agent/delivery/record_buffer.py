@@ -321,20 +321,28 @@ class RecordBuffer:
     def asked(self, now: float, wanted: Collection[Partition]) -> None:
         """Take it that user code asks for records now: what is in hand of the partitions that it asks for is done.
 
+        So is what is in hand of partitions that were lost, and that its task asks for no more by name.
+
         Args:
             now: boot clock.
             wanted: of these partitions; empty: of all.
         """
         self.last_call = now
         self._run = None
-        self.hand.samples.asked(now)
+        self.hand.samples.asked(now, wanted)
         if self.hand.streams:
             self.hand.streams[:] = [
                 stream
                 for stream in self.hand.streams
-                if not stream.stretching or (wanted and stream.partition not in wanted) or not self._end(stream, now)
+                if not stream.stretching or not self._asked_past(stream, wanted) or not self._end(stream, now)
             ]
             self.hand.tell_when_empty()
+
+    def _asked_past(self, stream: Stream, wanted: Collection[Partition]) -> bool:
+        """Return whether a call for these partitions makes done what is in hand of the stream."""
+        if not wanted or stream.partition in wanted:
+            return True
+        return self.streams.get(stream.partition) is not stream and self.hand.is_past(stream)
 
     def end_run(self) -> None:
         """Look for the next record anew: something has happened beside hand-outs."""
@@ -352,20 +360,26 @@ class RecordBuffer:
             stream.pending.clear()
             self.hand.telling.settle(stream)
 
-    def abandon(self) -> None:
+    def abandon(self, streams: Collection[Stream] | None = None) -> None:
         """Give up what is in hand: it is not done, and never will be (an exception, a break, then stop).
 
         What user code says itself to be done stays in hand: tasks of its own may work on that
         (:meth:`~.telling.Telling.abandoned`).
+
+        Args:
+            streams: of these; None: of all.
         """
         self._run = None
-        for stream in self.hand.streams:
+        given_up = [stream for stream in self.hand.streams if streams is None or stream in streams]
+        nobody_works = len(given_up) == len(self.hand.streams)
+        for stream in given_up:
             stream.forget_hand()
             if stream.in_hand is None:
                 self.agent.drained(stream)
         self.hand.streams[:] = [stream for stream in self.hand.streams if stream.in_hand is not None]
         self.hand.tell_when_empty()
-        self.hand.telling.abandoned()
+        if nobody_works:
+            self.hand.telling.abandoned()
 
     def _ready(self, wanted: Collection[Partition]) -> bool:
         if self.errors.concern(wanted) or self.closing:
@@ -389,6 +403,7 @@ class RecordBuffer:
     def _announce(self, stream: Stream, offset: int) -> bool:
         """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
         stream.in_hand = offset
+        stream.worker = None
         if not stream.running or stream.paused or (self.turns.bounds.until and self.turns.bounds.reached(stream)):
             self._clear_hand(stream)
             return False

@@ -21,11 +21,13 @@ import asyncio
 import sys
 import weakref
 from collections import deque
+from collections.abc import Collection
 from contextvars import Context, ContextVar
 from enum import IntEnum
 from typing import Any
 
 from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
 
 from .partition_stream import Stream
 
@@ -70,11 +72,22 @@ def _value_references(record: Any) -> int:
 class _Sample:
     """One record of a stream, from the hand-out on."""
 
-    __slots__ = ("_stream", "_turned", "asked_at", "handed_out_since", "record", "released_at", "token", "value_alone")
+    __slots__ = (
+        "_stream",
+        "_turned",
+        "asked_at",
+        "handed_out_since",
+        "partition",
+        "record",
+        "released_at",
+        "token",
+        "value_alone",
+    )
 
     def __init__(self, record: Any, stream: Stream | None = None) -> None:
         self.record = record
         self._stream = weakref.ref(stream) if stream is not None else None
+        self.partition = stream.partition if stream is not None else None
         self.value_alone = _value_references(record) == _VALUE_ALONE
         """Nothing else refers to the value. It would to a short string, or None."""
         self.token: weakref.ref[_Token] | None = None
@@ -172,10 +185,15 @@ class RecordSamples:
         sample.token = weakref.ref(token, sample.release)
         _CURRENT.set(token)
 
-    def asked(self, now: float) -> None:
-        """User code asks for records, so that the one that is looked at is done if nothing says otherwise."""
+    def asked(self, now: float, wanted: Collection[Partition] = ()) -> None:
+        """User code asks for records, so that the one that is looked at is done if nothing says otherwise.
+
+        Args:
+            now: boot clock.
+            wanted: of these partitions; empty: of all. What is in hand of others goes on.
+        """
         sample = self._open
-        if sample is None:
+        if sample is None or (wanted and sample.partition not in wanted):
             return
         if sample.asked_at is None:
             _CURRENT.set(None)

@@ -115,6 +115,7 @@ class Agent:
                 tasks=self.tasks,
                 offsets=self.requests,
                 retry_backoff=config.retry_backoff,
+                drain_seconds=config.drain_seconds,
                 by_hand=not config.auto_commit,
             )
         )

@@ -839,3 +839,57 @@ async def test_what_runs_again_when_its_listener_has_gone_is_told_to_the_next_on
     await house.until(lambda: any(isinstance(event, e.DrainedEvent) for event in house.events))
     house.partitions.resume(c.ResumeCommand(partition=FIRST, acquisition_id=1))
     assert (stream.running, stream.revoked) == (True, False)
+
+
+async def _take_in_a_task(house: House, go_on: asyncio.Event) -> asyncio.Task[None]:
+    """A task takes the first record of a partition, which is lost then and comes again."""
+    taken = asyncio.Event()
+
+    async def take() -> None:
+        assert house.buffer.take_one()
+        house.buffer.hand.taken(asyncio.current_task())
+        taken.set()
+        await go_on.wait()
+
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=0)])
+    await house.until_opened(FIRST)
+    house.partitions.run(c.RunCommand(partition=FIRST, acquisition_id=1))
+    house.buffer.feed(house.buffer.streams[FIRST], _one_record(FIRST, 0))
+    task = asyncio.create_task(take())
+    await taken.wait()
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
+    house.events.clear()
+    house.partitions.open([_open(FIRST, acquisition_id=2, offset=0)])
+    return task
+
+
+@pytest.mark.looptime
+async def test_a_partition_comes_back_when_the_task_ends_that_had_a_record_of_it() -> None:
+    """A task for each partition, cancelled when it is lost: nobody ever asked again, and it stood still for good."""
+    house, go_on = House(), asyncio.Event()
+    task = await _take_in_a_task(house, go_on)
+    await asyncio.sleep(5.0)
+    assert house.events == []
+    task.cancel()
+    await house.until_opened(FIRST)
+    assert asyncio.get_running_loop().time() < 6.0
+
+
+@pytest.mark.looptime
+async def test_a_partition_comes_back_after_the_drain_time_at_the_latest(caplog: pytest.LogCaptureFixture) -> None:
+    """One record that hangs kept a partition from everybody, with the member that was given it anew."""
+    house, go_on = House(), asyncio.Event()
+    task = await _take_in_a_task(house, go_on)
+    await asyncio.sleep(19.0)
+    assert house.events == []
+    await asyncio.sleep(2.0)
+    await house.until_opened(FIRST)
+    assert "user code has had a record of it in hand for another 20 s" in caplog.text
+    go_on.set()
+    await task
+    house.buffer.asked(0.0, ())
+    assert house.buffer.hand.streams == []
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=2))
+    house.events.clear()
+    house.partitions.open([_open(FIRST, acquisition_id=3, offset=0)])
+    await house.until_opened(FIRST)

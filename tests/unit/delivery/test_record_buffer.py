@@ -537,3 +537,44 @@ async def test_an_interrupt_in_a_deserializer_goes_through() -> None:
     with pytest.raises(KeyboardInterrupt):
         buffer.take_many((), 100)
     assert buffer.streams[ONE].done is None
+
+
+@pytest.mark.parametrize("by", ["the same task", "another task", "another task, after its end"])
+async def test_what_a_task_had_of_a_lost_partition_is_done_when_it_asks_for_another_one(by: str) -> None:
+    """Nobody names a partition that is gone, so that it stood still for ever when it came back."""
+    buffer = handout_of(ONE, TWO)
+    go_on = asyncio.Event()
+
+    async def take() -> None:
+        assert buffer.take_one((ONE,))
+        buffer.hand.taken(asyncio.current_task())
+        await go_on.wait()
+
+    lost = buffer.streams[ONE]
+    if by == "the same task":
+        assert buffer.take_one((ONE,))
+        buffer.hand.taken(asyncio.current_task())
+    else:
+        task = asyncio.create_task(take())
+        await asyncio.sleep(0)
+    buffer.take_one((TWO,))
+    assert lost.in_hand == 0, "as long as it is there its own call makes it done"
+    buffer.remove(ONE)
+    if by == "another task, after its end":
+        go_on.set()
+        await task
+    buffer.take_one((TWO,))
+    assert (lost.in_hand is None) == (by != "another task")
+    go_on.set()
+
+
+async def test_a_call_for_another_partition_says_nothing_of_a_sampled_record() -> None:
+    """A task for each partition, each right by itself: all were told to keep their records."""
+    buffer = handout_of(ONE, TWO)
+    buffer.hand.samples._due_at = 0.0
+    assert buffer.take_one((ONE,))
+    assert buffer.hand.samples.waiting
+    assert buffer.take_one((TWO,))
+    assert buffer.hand.samples.waiting
+    buffer.take_one((ONE,))
+    assert not buffer.hand.samples.waiting

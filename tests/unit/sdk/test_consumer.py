@@ -71,10 +71,13 @@ async def test_a_managed_consumer_that_is_not_started() -> None:
     assert consumer.assignment() == set()
     assert consumer.paused() == set()
     assert consumer.partitions_for_topic("t") is None
-    for refused in (consumer.getone, consumer.getmany, consumer.topics):
-        with pytest.raises(ConsumerStoppedError):
+    for refused in (consumer.getone, consumer.getmany):
+        with pytest.raises(IllegalStateError, match=r"not started: await start\(\) first"):
             await refused()
-    assert [record async for record in consumer] == []
+    with pytest.raises(IllegalStateError, match="not started"):  # and no end, after which none could begin
+        [record async for record in consumer]
+    with pytest.raises(ConsumerStoppedError):
+        await consumer.topics()
     for call in (consumer.highwater, consumer.last_stable_offset):
         with pytest.raises(IllegalStateError, match="is not assigned"):
             call(AT)

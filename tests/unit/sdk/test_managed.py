@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -465,11 +465,48 @@ async def beside_a_signal(consumer: Consumer) -> None:
     stopped.cancel()
 
 
+async def fetched(consumer: Consumer) -> None:
+    await consumer.getone()
+
+
+async def by_a_wrapper_with_a_limit(consumer: Consumer) -> None:
+    await asyncio.wait_for(fetched(consumer), 5.0)
+
+
+async def by_a_wrapper_in_a_task(consumer: Consumer) -> None:
+    await asyncio.wait([asyncio.create_task(fetched(consumer))])
+
+
+async def by_a_wrapper_in_a_group(consumer: Consumer) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(fetched(consumer))
+
+
+async def by_a_generator_with_a_limit(consumer: Consumer) -> None:
+    async def generator() -> AsyncIterator[Any]:
+        async for record in consumer:
+            yield record
+
+    records = generator()
+    try:
+        await asyncio.wait_for(anext(records), 5.0)  # type: ignore[arg-type]
+    finally:
+        GENERATORS.append(records)
+
+
+GENERATORS: list[AsyncIterator[Any]] = []
+"""One that is dropped is closed, which ends its record."""
+
+
 @pytest.mark.parametrize("own", [True, False], ids=["its own stop", "another's stop"])
 @pytest.mark.parametrize(
     "ask",
     [
         asked,
+        by_a_wrapper_with_a_limit,
+        by_a_wrapper_in_a_task,
+        by_a_wrapper_in_a_group,
+        by_a_generator_with_a_limit,
         with_a_limit,
         a_batch_with_a_limit,
         the_next_with_a_limit,
@@ -499,7 +536,7 @@ async def test_the_task_that_asked_has_the_record_whatever_ran_the_call(ask: Any
         for _ in range(3):
             await asyncio.sleep(0)
         assert not agent.left.is_set()
-        assert agent.buffer.hand.taker is working
+        assert {s.worker.who() for s in agent.buffer.hand.streams if s.worker} == {working}
         go_on.set()  # it ends, and gives the record up
         await asyncio.wait_for(stopping, 5.0)
     go_on.set()
