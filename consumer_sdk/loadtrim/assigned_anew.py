@@ -10,6 +10,7 @@ any more, as in aiokafka: a program may forget what it has paused.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import partial
 
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.structs import TopicPartition
@@ -61,13 +62,15 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         come = self._streams_of(assigned)
         back = [stream for stream in come if stream in self._positions.told_to_go]
-        await self._again.come(come)
-        self._positions.run_again(back)
-        self._positions.aside.take_back(back)
-        self._positions.told_to_go.difference_update(back)
+        await self._again.come(come, partial(self._come_back, back))
         self._told.update(dict.fromkeys(Partition(*partition) for partition in assigned))
         self._told.update({stream.partition: stream.acquisition_id for stream in come})
         await call_listener(self.listener.on_partitions_assigned, assigned)
+
+    def _come_back(self, streams: list[Stream]) -> None:
+        self._positions.run_again(streams)
+        self._positions.aside.take_back(streams)
+        self._positions.told_to_go.difference_update(streams)
 
     def _lost(self, revoked: set[TopicPartition]) -> frozenset[Partition]:
         """Return what is not held any more of these, or was acquired again since the listener was told to have it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from aiokafka.errors import ConsumerStoppedError, KafkaError
 
@@ -18,6 +18,9 @@ __all__ = ["ComingAgain"]
 
 COMMITS_SECONDS_MAX = 2.0
 """Commits that are under way are waited for so long before it is asked what is committed. Chosen."""
+AGAIN_SECONDS = 0.05
+"""What somebody has cancelled, with all other tasks, is begun again after this time. Chosen: a loop that ends has ended
+by then."""
 RETRY_SECONDS = 0.1
 """After a broker that could not say what is committed, it is asked again after this time. Chosen."""
 
@@ -38,22 +41,57 @@ class ComingAgain:
     def __init__(self, link: AgentLink, positions: Positions) -> None:
         self._link = link
         self._positions = positions
+        self._turn = asyncio.Lock()
+        self._coming: set[asyncio.Task[None]] = set()
 
     def go(self, streams: Iterable[Stream]) -> None:
         """Take it that user code may have forgotten what it has not committed of these."""
         if not self._positions.auto_commit:
             self._positions.gone.update(stream for stream in streams if _has_moved(stream))
 
-    async def come(self, streams: Collection[Stream]) -> None:
-        """Set back those of these that had gone. Until it returns none of their records may be handed out.
+    async def come(self, streams: Collection[Stream], then: Callable[[], object]) -> None:
+        """Set back those of these that had gone. Until ``then`` is called none of their records may be handed out.
 
-        What user code seeks meanwhile stays where it says.
+        What user code seeks meanwhile stays where it says. A program that cancels all tasks ends the wait, and not
+        what is waited for: else their records would never be handed out again.
+
+        Args:
+            streams: that come.
+            then: called when they have come.
         """
-        gone = [stream for stream in streams if stream in self._positions.gone]
-        try:
+        await self.begin(streams, then)
+
+    def begin(self, streams: Collection[Stream], then: Callable[[], object]) -> asyncio.Future[None]:
+        """Begin with the same, and return its end."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if gone := [stream for stream in streams if stream in self._positions.gone]:
+            self._begin(gone, then, ended)
+        else:  # in the same turn of the loop: nothing is handed out meanwhile
+            then()
+            ended.set_result(None)
+        return ended
+
+    def _begin(self, gone: list[Stream], then: Callable[[], object], ended: asyncio.Future[None]) -> None:
+        task = asyncio.ensure_future(self._in_turn(gone))
+        self._coming.add(task)
+        task.add_done_callback(lambda _: self._come(task, gone, then, ended))
+
+    async def _in_turn(self, gone: list[Stream]) -> None:
+        async with self._turn:
             await self._set_back(list(gone))
-        finally:
-            self._positions.gone.difference_update(gone)
+
+    def _come(
+        self, task: asyncio.Task[None], gone: list[Stream], then: Callable[[], object], ended: asyncio.Future[None]
+    ) -> None:
+        self._coming.discard(task)
+        buffer = self._link.buffer
+        if task.cancelled() and buffer is not None and not buffer.closing:
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._begin, gone, then, ended)
+            return
+        self._positions.gone.difference_update(gone)
+        then()
+        if not ended.done():
+            ended.set_result(None)
 
     async def _set_back(self, left: list[Stream]) -> None:
         """Hand out these from their last commits on, as far as they are held and not sought in.

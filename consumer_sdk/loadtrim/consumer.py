@@ -16,7 +16,7 @@ from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
 from .arguments import Arguments, loop_of
 from .internals import CoordinatorView, SubscriptionView
-from .iteration import Records, Source, next_of, source_of
+from .iteration import Records, Source, has_own, next_of, source_of
 from .last_record import coroutine_function
 from .managed import Batches, ManagedConsumer
 from .plain import PlainConsumer
@@ -192,6 +192,8 @@ class Consumer:
                 "The consumer has stopped (stop() or SIGTERM), and its records have ended before. Leave the "
                 "loop around async for."
             )
+        if has_own(self, Consumer, "__anext__"):
+            return self  # as aiokafka's iterates: a subclass may do more with each record
         return Records(source_of(self, Consumer, self._client), asyncio.current_task(), self._ended)
 
     @coroutine_function

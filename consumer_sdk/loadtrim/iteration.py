@@ -13,7 +13,7 @@ from aiokafka.structs import ConsumerRecord
 
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 
-__all__ = ["Records", "Source", "next_of", "source_of"]
+__all__ = ["Records", "Source", "has_own", "next_of", "source_of"]
 
 
 class Source(Protocol):
@@ -47,9 +47,14 @@ def source_of(consumer: Any, base: type, client: Source) -> Source:
         base: the class that has ours.
         client: has the records.
     """
+    return client if not has_own(consumer, base, "getone") else _Subclass(consumer)
+
+
+def has_own(consumer: Any, base: type, name: str) -> bool:
+    """Return whether a consumer, or its class, has a method of this name that is not the base class's."""
     # As it stands in the class: what wraps it there (instrumentation) is another object at each access.
-    own, ours = (inspect.getattr_static(kind, "getone") for kind in (type(consumer), base))
-    return client if own is ours else _Subclass(consumer)
+    own, ours = (inspect.getattr_static(kind, name) for kind in (type(consumer), base))
+    return own is not ours or name in getattr(consumer, "__dict__", {})
 
 
 class Records:

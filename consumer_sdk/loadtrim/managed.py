@@ -386,4 +386,5 @@ class ManagedConsumer:
         )
 
     def assignment(self) -> set[TopicPartition]:
-        return {TopicPartition(*partition) for partition in self.link.held}
+        subscribed = self.link.subscription.matches({partition.topic for partition in self.link.held})
+        return {TopicPartition(*partition) for partition in self.link.held if partition.topic in subscribed}

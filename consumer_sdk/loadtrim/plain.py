@@ -29,7 +29,7 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
     buffer = None
     """Each record is asked for by a call: there is nothing to take without one."""
     closed = False
-    """Never set: aiokafka's own calls raise once it is stopped."""
+    """It was stopped: no iteration begins any more."""
     unclosed = False
     """Never set: aiokafka warns by itself."""
 
@@ -76,6 +76,7 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
         return Untold().done(message)
 
     async def stop(self, *, at_once: bool = False) -> None:
+        self.closed = True
         await super().stop()
 
     def end_iteration(self, at_once: bool) -> None:

@@ -128,9 +128,16 @@ class Positions:
     async def send_offsets_to_transaction(self, producer: AIOKafkaProducer, offsets: Mapping[Any, Any]) -> None:
         checked = {Partition(*p): o.offset for p, o in commit_structure_validate(offsets).items()}
         wanted = list(checked)
+        went = self._taken_out(wanted)
         self._link.must_own(wanted)
         self.transactional = True
         self._refuse_set_back(checked)
+        if went:
+            raise CommitFailedError(
+                f"The offsets were not added to the transaction: {went[0].topic}-{went[0].partition} was another "
+                "member's meanwhile, which was handed out what this one had not sent yet. Abort the transaction: what "
+                "it covers is handed out again."
+            )
         link, of_agent = self._link, self._link.need_agent().transactions
         beginning = asyncio.ensure_future(link.run(of_agent.begin(wanted)))
         try:
@@ -139,8 +146,16 @@ class Positions:
             # The agent may have begun and not been heard yet. What is begun and not ended holds up every handoff.
             beginning.add_done_callback(lambda begun: _end(link, of_agent, begun))
             raise
+        for partition, offset in checked.items():
+            if (stream := self._link.streams.get(partition)) is not None:
+                stream.sent = offset
         group = FencedGroup(self._group, lambda refused: link.run(of_agent.fence(acquisitions, refused)))
         await send_offsets(producer, offsets, group, lambda: link.post(of_agent.end, acquisitions))
+
+    def _taken_out(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Return those that went with records that were not sent. Whatever is answered, they are sent no more."""
+        buffer = self._link.buffer
+        return [p for p in partitions if buffer is not None and buffer.unsent.pop(p, self) is not self]
 
     def _refuse_set_back(self, offsets: Mapping[Partition, int]) -> None:
         """Refuse what was handed out before its partition was set back, for it is handed out again.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
@@ -31,8 +31,6 @@ class PutAside:
         self._link = link
         self._positions = positions
         self._again = ComingAgain(link, positions)
-        self._turn = asyncio.Lock()
-        self._coming: set[asyncio.Task[None]] = set()
 
     def subscribed(self, subscription: Subscription) -> None:
         """Hand out no record of what is not subscribed any more, before the agent has read the subscription."""
@@ -42,9 +40,7 @@ class PutAside:
         gone = [stream for stream in back if stream in self._positions.gone]
         aside.take_back(stream for stream in back if stream not in self._positions.gone)
         if gone:
-            task = asyncio.ensure_future(self._come_again(gone))
-            self._coming.add(task)
-            task.add_done_callback(self._coming.discard)
+            self._again.begin(gone, partial(aside.take_back, gone))
 
     def look(self, streams: Mapping[Partition, Stream]) -> None:
         """Hand out no record either of what has come since for the subscription before, which the agent reads soon."""
@@ -58,8 +54,3 @@ class PutAside:
         aside.put(new)
         self._again.go(new)
         return matched
-
-    async def _come_again(self, streams: list[Stream]) -> None:
-        async with self._turn:
-            await self._again.come(streams)
-            self._positions.aside.take_back(streams)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import GroupAuthorizationFailedError, ProducerClosed
+from aiokafka.errors import CommitFailedError, GroupAuthorizationFailedError, ProducerClosed
 from aiokafka.producer.sender import CoordinationType, TxnOffsetCommitHandler
 from aiokafka.producer.transaction_manager import TransactionState
 
@@ -24,6 +24,8 @@ from loadtrim_agent.protocol.group_config import Code
 
 __all__ = ["FencedGroup", "send_offsets"]
 
+LOOK_SECONDS = 0.1
+"""Between two looks whether a transaction whose offsets wait for a generation is aborted. Chosen."""
 _REFUSALS = frozenset({Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.REBALANCE_IN_PROGRESS})
 
 
@@ -99,7 +101,7 @@ class _CommitOffsets:
             return
         sender = self._sender
         try:
-            fence = await group.fence(group.refused)
+            fence = await self._fence_of(group)
         except Exception as error:  # not held any more, or the consumer has ended: either way not to be committed
             _must_abort(sender._txn_manager, error)
             return
@@ -110,17 +112,37 @@ class _CommitOffsets:
             return
         await _FencedHandler(sender, offsets, group, fence).do(node)
 
+    async def _fence_of(self, group: FencedGroup) -> Fence:
+        """Return what the commit carries. A transaction that is being aborted does not wait for it.
+
+        Raises:
+            CommitFailedError: the offsets are not to be committed.
+        """
+        fencing = asyncio.ensure_future(group.fence(group.refused))
+        try:
+            while not fencing.done():
+                if self._sender._txn_manager.state is TransactionState.ABORTING_TRANSACTION:
+                    raise CommitFailedError("The transaction is aborted, and the offsets with it.")
+                await asyncio.wait({fencing}, timeout=LOOK_SECONDS)
+            return fencing.result()
+        finally:
+            fencing.cancel()
+
 
 def _must_abort(manager: Any, error: Exception) -> None:
     """Leave the transaction so that it can only be aborted, and raise ``error`` in the call that sent offsets.
 
+    One that is being aborted already is left to that: only the offsets are given up.
     Not by the manager's ``error_transaction``: that forgets what the transaction has touched, takes it for empty when
     it is aborted, and tells the broker nothing; then the next transaction's commit makes the aborted records visible.
     """
-    manager._transition_to(TransactionState.ABORTABLE_ERROR)
     for _, _, waiting in manager._pending_txn_offsets:
-        waiting.set_exception(error)
+        if not waiting.done():
+            waiting.set_exception(error)
     manager._pending_txn_offsets.clear()
+    if manager.state is not TransactionState.IN_TRANSACTION:
+        return
+    manager._transition_to(TransactionState.ABORTABLE_ERROR)
     manager._transaction_waiter.set_exception(error)
     manager._transaction_waiter.exception()  # raised by the commit all the same; nobody need look
 

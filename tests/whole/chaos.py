@@ -41,6 +41,7 @@ EVICTION_SHARE = 0.01
 """Of the requests of a fetch session: its broker has given its place to another one. Chosen: some five in a run."""
 TELLING_SHARE = 0.1
 """Of the runs. Chosen."""
+NAMING_SHARE = 0.1
 CHANGING_SHARE = 0.1
 """Of the runs, and half of those with members that gather. Chosen."""
 SLICING_SHARE = 0.3
@@ -129,7 +130,7 @@ def drawn_options(seed: int) -> Options:
         listeners=rng.random() < 0.3,
         **_drawn_later(seed, rates, auto_commit=auto_commit),
     )
-    return _changing(seed, _gathering(seed, _slicing(seed, _telling(seed, _large(seed, options)))))
+    return _naming(seed, _changing(seed, _gathering(seed, _slicing(seed, _telling(seed, _large(seed, options))))))
 
 
 def _slicing(seed: int, options: Options) -> Options:
@@ -169,6 +170,15 @@ def _changing(seed: int, options: Options) -> Options:
     if rng.random() < CHANGING_SHARE:
         options = replace(options, programs=("changes_its_mind", *options.programs[:2]))
     return replace(options, changes_its_mind=bool(options.gathers) and rng.random() < 0.5)
+
+
+def _naming(seed: int, options: Options) -> Options:
+    """Return the options with members that name the partitions they ask for, in some of the runs."""
+    rng = random.Random(f"names partitions {seed}")
+    if rng.random() >= NAMING_SHARE:
+        return options
+    named = rng.choice(("names_partitions", "has_a_task_for_each"))
+    return replace(options, programs=(named, *options.programs[:2]))
 
 
 def _gathering(seed: int, options: Options) -> Options:

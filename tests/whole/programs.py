@@ -138,6 +138,51 @@ async def gathers(member: Member) -> None:
                 await member.consumer.commit(_behind(together) if member.world.options.names_offsets else None)
 
 
+async def names_partitions(member: Member) -> None:
+    """``getmany`` of one partition after the other: nobody names one that has gone."""
+    while True:
+        for at in sorted(member.consumer.assignment()) or (None,):
+            try:
+                await _batch_of(member, at)
+            except ConsumerStoppedError:
+                return
+
+
+async def has_a_task_for_each(member: Member) -> None:
+    """A task for each partition, which ends when the partition has gone. Its last call makes done what it had."""
+    tasks: dict[TopicPartition, asyncio.Task[None]] = {}
+
+    async def consume(at: TopicPartition) -> None:
+        while await _batch_of(member, at) or at in member.consumer.assignment():
+            pass
+
+    try:
+        while True:
+            for at in sorted(member.consumer.assignment()):
+                if at not in tasks or tasks[at].done():
+                    if at in tasks:
+                        tasks.pop(at).result()
+                    tasks[at] = asyncio.ensure_future(consume(at))
+            await asyncio.wait([*tasks.values(), asyncio.ensure_future(asyncio.sleep(0.1))], timeout=0.1)
+            if any(task.done() and isinstance(task.exception(), ConsumerStoppedError) for task in tasks.values()):
+                return
+    finally:
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+async def _batch_of(member: Member, at: TopicPartition | None) -> int:
+    """Do some records of a partition, and return how many; None: nothing is assigned."""
+    named = () if at is None else (at,)
+    batches = await member.consumer.getmany(*named, timeout_ms=100, max_records=member.rng.randint(1, 8))
+    records = [record for batch in batches.values() for record in batch]
+    for record in records:
+        member.took(record)
+    for record in records:
+        await asyncio.sleep(member.cost())
+        member.did(record)
+    return len(records)
+
+
 async def changes_its_mind(member: Member) -> None:
     """Commits beside auto-commit; subscribes anew, pauses and goes back when nothing is in hand."""
     while True:
@@ -340,7 +385,9 @@ PROGRAMS: dict[str, Program] = {
     program.__name__: program
     for program in (iterates, waits_with_a_limit, gathers_batches, goes_back, pauses, computes, shares_a_consumer)
 }
-LATER_PROGRAMS: dict[str, Program] = {program.__name__: program for program in (tells, changes_its_mind)}
+LATER_PROGRAMS: dict[str, Program] = {
+    program.__name__: program for program in (tells, changes_its_mind, names_partitions, has_a_task_for_each)
+}
 """Those that some groups have beside the others, drawn apart: what a seed had before it still has."""
 """By name; ``commits_by_hand`` and ``transacts`` go with groups that do not commit by themselves."""
 

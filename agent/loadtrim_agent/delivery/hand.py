@@ -89,13 +89,13 @@ class Hand:
         """Note that records are asked for in the iteration that this task began."""
         self._iterating = self._worker.iterating = task
 
-    def is_past(self, stream: Stream) -> bool:
-        """Return whether the task that asks now has left behind what it had of a stream, or nobody works on it.
+    def asks_who_has(self, stream: Stream) -> bool:
+        """Return whether the task that asks now is the one that works on what is in hand of a stream.
 
         The task is noted at a call and where a run of records of one partition begins, not for each record: with two
         tasks that iterate one consumer it may be the other one.
         """
-        if stream.worker is None or stream.worker.is_over():
-            return True
-        asks, who = asyncio.current_task(self._loop), stream.worker.who()
+        if stream.worker is None or (who := stream.worker.who()) is None:
+            return False
+        asks = asyncio.current_task(self._loop)
         return who is asks or any(who is waiting for waiting in waiting_for(asks))

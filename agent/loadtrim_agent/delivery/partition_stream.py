@@ -72,6 +72,7 @@ class Stream:
         "running",
         "seeks",
         "seeks_answered",
+        "sent",
         "size_bytes",
         "times",
         "worker",
@@ -104,6 +105,8 @@ class Stream:
         """User: so often its position was set."""
         self.seeks_answered = 0
         """Agent: so many of these are carried out."""
+        self.sent: int | None = None
+        """User: the offset that was sent in a transaction last; None: none since it began, or was sought in."""
         self.position = UNPLACED if position is None else position
         """User: the offset handed out next."""
         self.done: int | None = None

@@ -101,6 +101,8 @@ class RecordBuffer:
         self._deserializer = deserializer if deserializer is not None and deserializer.active else None
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
+        self.unsent: dict[Partition, None] = {}
+        """Partitions that went with records of them in user code's transaction, perhaps. Agent adds, user takes out."""
         self.turns = TurnOrder()
         """The order of delivery, and the bounds in it."""
         self.hand = Hand(user_loop, Telling(self), RecordSamples(user_loop))
@@ -130,6 +132,10 @@ class RecordBuffer:
 
     def remove(self, partition: Partition) -> None:
         self.errors.forget(partition)
+        stream = self.streams.get(partition)
+        handed_out = stream is not None and (stream.done is not None or stream.in_hand is not None)
+        if stream is not None and handed_out and (stream.sent is None or stream.position > stream.sent):
+            self.unsent[partition] = None
         self.turns.present = self.streams = {p: s for p, s in self.streams.items() if p != partition}
 
     def feed(self, stream: Stream, chunk: Chunk) -> None:
@@ -321,7 +327,8 @@ class RecordBuffer:
     def asked(self, now: float, wanted: Collection[Partition]) -> None:
         """Take it that user code asks for records now: what is in hand of the partitions that it asks for is done.
 
-        So is what is in hand of partitions that were lost, and that its task asks for no more by name.
+        So is what its task has of partitions that were lost, which it will not name any more, and of all when the
+        consumer stops.
 
         Args:
             now: boot clock.
@@ -342,7 +349,10 @@ class RecordBuffer:
         """Return whether a call for these partitions makes done what is in hand of the stream."""
         if not wanted or stream.partition in wanted:
             return True
-        return self.streams.get(stream.partition) is not stream and self.hand.is_past(stream)
+        if self.closing and self.hand.asks_who_has(stream):
+            return True  # no later call will name it
+        lost = self.streams.get(stream.partition) is not stream
+        return lost and (self.hand.asks_who_has(stream) or stream.worker is None or stream.worker.is_over())
 
     def end_run(self) -> None:
         """Look for the next record anew: something has happened beside hand-outs."""
@@ -356,6 +366,7 @@ class RecordBuffer:
         stream.commits.sought()  # first this, then what is done: what it has committed before counts no more
         stream.position = offset
         stream.done = offset
+        stream.sent = None
         if stream.pending is not None:
             stream.pending.clear()
             self.hand.telling.settle(stream)

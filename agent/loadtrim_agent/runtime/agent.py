@@ -50,6 +50,8 @@ LAST_REPORT_SECONDS = 0.5
 """How long a member that has left waits at most for its last report to be written. Chosen."""
 FIRST_CALL_SECONDS = 1.0
 """The start waits for a call of the listener that has begun for so long: nearly all have ended by then. Chosen."""
+ASLEEP_SECONDS_MAX = 3.0
+"""A call that waits for records looks again each second. Chosen: a loop that is that late is blocked, or has ended."""
 LEAVE_SECONDS = 5.0
 """How long after the drain's deadline the answer to the LeaveGroup is waited for. Chosen."""
 
@@ -219,7 +221,9 @@ class Agent:
             buffer.agent_seen_at = boot_time()
             await asyncio.sleep(min(1.0, limit / 4))
             idle = boot_time() - buffer.last_call
-            if idle < limit or buffer.sleep.asleep or buffer.expired or buffer.closing:
+            # A call that waits asks again each second, unless its loop is blocked, or does not run any more.
+            most = max(limit, ASLEEP_SECONDS_MAX) if buffer.sleep.asleep else limit
+            if idle < most or buffer.expired or buffer.closing:
                 continue
             log.error(
                 "User code has asked for no record for %.0f s, longer than max_poll_interval_ms allows: this member "

@@ -11,11 +11,15 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from loadtrim_agent.common.daemon_call import DaemonCall
 from loadtrim_agent.common.tasks import is_being_cancelled
 
 __all__ = ["AgentEndedError", "AgentThread"]
 
 log = logging.getLogger("loadtrim")
+
+JOIN_SECONDS_MAX = 5.0
+"""The thread's end is waited for no longer. Chosen: it takes milliseconds once its loop has stopped."""
 T = TypeVar("T")
 
 
@@ -93,4 +97,7 @@ class AgentThread:
         loop = self._loop
         if loop is not None and self._thread.is_alive():
             loop.call_soon_threadsafe(loop.stop)
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 5.0)
+        # Not in the loop's executor: user code may have filled it, and then this would wait for user code.
+        joining: DaemonCall[None] = DaemonCall(lambda: self._thread.join(JOIN_SECONDS_MAX), "join")
+        joining.start()
+        await joining.outcome

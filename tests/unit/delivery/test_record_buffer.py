@@ -578,3 +578,23 @@ async def test_a_call_for_another_partition_says_nothing_of_a_sampled_record() -
     assert buffer.hand.samples.waiting
     buffer.take_one((ONE,))
     assert not buffer.hand.samples.waiting
+
+
+async def test_a_task_that_asks_while_the_consumer_stops_is_done_with_all_that_it_had() -> None:
+    """It named another partition, every later call raised, and what it had was handed out again elsewhere."""
+    buffer = handout_of(ONE, TWO, THREE)
+
+    async def take(partition: Partition) -> None:
+        assert buffer.take_one((partition,))
+        buffer.hand.taken(asyncio.current_task())
+
+    another = asyncio.create_task(take(THREE))
+    await asyncio.sleep(0)
+    assert another.done()
+    await take(ONE)
+    buffer.take_one((TWO,))
+    assert buffer.streams[ONE].in_hand == 0
+    buffer.closing = True
+    buffer.take_one((TWO,))
+    assert (buffer.streams[ONE].in_hand, buffer.streams[ONE].done) == (None, 1)
+    assert buffer.streams[THREE].in_hand == 0, "its task may have failed"

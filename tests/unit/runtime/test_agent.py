@@ -21,6 +21,7 @@ from loadtrim_agent.protocol import leave
 from loadtrim_agent.protocol.commands import LeaseCommand
 from loadtrim_agent.protocol.events import LeaveWantedEvent, TickEvent
 from loadtrim_agent.protocol.machine import Machine
+from loadtrim_agent.runtime.agent import ASLEEP_SECONDS_MAX
 from loadtrim_agent.runtime.control_access import ControlAccess
 from loadtrim_agent.runtime.membership import LATE_COMMIT_SECONDS
 from walks.broker import MemoryBroker
@@ -274,7 +275,6 @@ async def test_user_code_that_waits_for_a_record_is_not_taken_for_stuck() -> Non
         agent.options = replace(agent.options, max_poll_seconds=0.04)
         waiting = asyncio.create_task(one.getone())
         await until(lambda: agent.buffer.sleep.asleep)
-        agent.buffer.last_call -= 3_600.0
         watching = asyncio.create_task(agent._watch_user())
         looks: set[float] = set()
         await until(lambda: looks.add(agent.buffer.agent_seen_at) or len(looks) > 3)
@@ -283,6 +283,20 @@ async def test_user_code_that_waits_for_a_record_is_not_taken_for_stuck() -> Non
         assert (await asyncio.wait_for(waiting, WAIT_SECONDS)).value == b"late"
         await until(lambda: agent.buffer.expired)
         watching.cancel()
+
+
+async def test_a_loop_that_turns_no_more_while_a_task_waits_in_it_is_taken_for_stuck() -> None:
+    """Its partitions were nobody's until the process ended: the call that waits was never called late."""
+    async with stage() as broker, consumer(broker) as one:
+        agent = agent_of(one)
+        agent.options = replace(agent.options, max_poll_seconds=0.04)
+        waiting = asyncio.create_task(one.getone())
+        await until(lambda: agent.buffer.sleep.asleep)
+        agent.buffer.last_call -= ASLEEP_SECONDS_MAX
+        watching = asyncio.create_task(agent._watch_user())
+        await until(lambda: agent.buffer.expired)
+        watching.cancel()
+        waiting.cancel()
 
 
 async def test_a_request_may_take_as_long_as_a_rebalance() -> None:

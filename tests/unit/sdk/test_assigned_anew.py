@@ -443,7 +443,7 @@ async def test_nothing_is_handed_out_between_a_subscription_and_the_first_call_o
             assert [(await one.getone()).offset for _ in range(2)] == [0, 1]
             listener = Forgets()
             one.subscribe([TOPIC], listener=listener)
-            assert not one._client._put_aside._coming
+            assert not one._client._put_aside._again._coming
             assert (await one.getone()).offset == 0
             assert listener.held == 1
 
@@ -588,7 +588,7 @@ async def test_what_user_code_seeks_before_it_comes_again_is_not_set_back() -> N
     told, positions = anew_of(stream, commits := Commits(2, 2))
     aside = subscribed_anew(told, positions)
     positions.seek(AT, 4)
-    await asyncio.wait(aside._coming)
+    await asyncio.wait(aside._again._coming)
     assert (stream.position, stream.paused) == (4, False)
     await told.on_partitions_revoked({AT})
     positions.seek(AT, 3)
@@ -628,7 +628,7 @@ async def test_what_user_code_pauses_while_it_comes_again_is_paused_then(*, paus
     (positions.pause if paused else positions.resume)(AT)
     assert positions.paused() == ({AT} if paused else set())
     assert stream.paused, "until it is set back"
-    await asyncio.wait(aside._coming)
+    await asyncio.wait(aside._again._coming)
     assert (stream.paused, stream.position) == (paused, 2)
     assert positions.paused() == ({AT} if paused else set())
     assert not commits.made

@@ -595,11 +595,14 @@ async def test_what_waits_for_a_listeners_call_is_refused_in_it(call: str) -> No
 
 async def test_in_a_listeners_call_the_assignment_is_what_it_tells() -> None:
     client, agent = started()
+    client.link.subscription = Subscription(topics=(ONE.topic,))
     held = client.assignment()
     agent.listener.reported_of = lambda partitions: ()
     assert client.assignment() == set()
     agent.listener.reported_of = lambda partitions: partitions
     assert client.assignment() == held != set()
+    client.link.subscription = Subscription()
+    assert client.assignment() == set(), "what is not subscribed any more is no part of it, as long as it stays"
 
 
 @pytest.mark.parametrize("call", ["getone", "getmany"])
@@ -735,3 +738,17 @@ async def test_the_control_topic_is_no_topic_of_the_program(topic: str, settings
     with pytest.raises(SettingsError):
         consumer.subscribe(["other", topic])
     assert consumer.subscription() == frozenset({"other"})
+
+
+async def test_the_end_of_the_thread_waits_for_no_work_of_user_code() -> None:
+    """User code that fills the loop's executor kept ``stop()`` from returning, for as long as its work took."""
+    loop, release = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+    working = asyncio.create_task(asyncio.to_thread(release.wait, 30.0))
+    thread = AgentThread("test")
+    thread.start()
+    await asyncio.sleep(0)
+    await asyncio.wait_for(thread.stop(), 10.0)
+    assert not thread.alive
+    release.set()
+    await working

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, ProducerClosed
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError, ProducerClosed
+from aiokafka.producer.transaction_manager import TransactionManager, TransactionState
 from aiokafka.protocol.fetch import FetchResponse_v10
 from aiokafka.protocol.offset import OffsetResponse_v1
 from aiokafka.structs import TopicPartition
@@ -18,10 +20,12 @@ from prometheus_client import CollectorRegistry
 from loadtrim import Consumer, Settings
 from loadtrim.managed import ManagedConsumer
 from loadtrim.positions import Positions
+from loadtrim.transactions import FencedGroup, _CommitOffsets
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
+from unit.delivery.test_record_buffer import chunk
 from walks.broker import MemoryBroker, memory_broker
 
 TOPIC, GROUP = "orders", "walk"
@@ -49,7 +53,8 @@ class Link:
 
     def __init__(self) -> None:
         self.transactions = Transactions()
-        self.streams: dict[Partition, Stream] = {}
+        self.buffer = RecordBuffer(asyncio.get_running_loop(), asyncio.get_running_loop())
+        self.streams = self.buffer.streams
         self.answer = asyncio.Event()
 
     def must_own(self, partitions: list[Partition]) -> None: ...
@@ -388,3 +393,76 @@ async def test_a_seek_to_the_end_gives_way_to_what_happens_meanwhile(meanwhile: 
         "left out": (False, 0),
     }
     assert (done, link.streams[Partition(*AT)].position) == expected[meanwhile]
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["what it had was sent before", "not yet"])
+async def test_what_was_another_member_s_meanwhile_is_in_no_transaction(*, sent: bool) -> None:
+    """In one over several calls it went and came back: what the other had committed was in this one's output too."""
+    link = Link()
+    link.answer.set()
+    here, positions = Partition(*AT), positions_of(link)
+
+    async def send(offsets: object, group: str) -> None: ...
+
+    producer: Any = SimpleNamespace(
+        _sender=SimpleNamespace(_do_txn_offset_commit=None), send_offsets_to_transaction=send
+    )
+    for acquisition in (1, 2):
+        stream = Stream(here, acquisition, 0)
+        stream.running = True
+        link.buffer.put(stream)
+        link.buffer.feed(stream, chunk(here, 0))
+        link.streams = link.buffer.streams
+        link.buffer.lease_until = math.inf
+        link.buffer.take_one()
+        if acquisition == 1:
+            if sent:
+                await positions.send_offsets_to_transaction(producer, {AT: 1})
+            link.buffer.remove(here)
+            link.buffer.abandon()
+    if not sent:
+        with pytest.raises(CommitFailedError, match="was another member's meanwhile"):
+            await positions.send_offsets_to_transaction(producer, {AT: 1})
+    await positions.send_offsets_to_transaction(producer, {AT: 1})
+
+
+def in_transaction(group: FencedGroup) -> tuple[Any, asyncio.Future[None]]:
+    """Return a manager whose transaction has sent offsets, and the future that the call waits for."""
+    manager = TransactionManager("t", 60_000)
+    manager.set_pid_and_epoch(1, 1)
+    manager.begin_transaction()
+    waiting = manager.add_offsets_to_txn({AT: SimpleNamespace(offset=5, metadata="")}, group)
+    manager.consumer_group_added(group)
+    return manager, waiting
+
+
+async def test_a_transaction_that_is_aborted_does_not_wait_for_a_generation() -> None:
+    """The abort was not carried out: it stood open until its time-out, and the next one could not begin."""
+
+    async def fence(refused: int | None) -> Any:
+        await asyncio.Event().wait()
+
+    group = FencedGroup("g", fence)
+    manager, waiting = in_transaction(group)
+    commit = _CommitOffsets(SimpleNamespace(_txn_manager=manager), None)  # type: ignore[arg-type]
+    committing = asyncio.create_task(commit(*manager.offsets_to_commit()))
+    await asyncio.sleep(0)
+    manager.aborting_transaction()
+    await asyncio.wait_for(committing, 5.0)
+    assert isinstance(waiting.exception(), CommitFailedError)
+    assert manager.state is TransactionState.ABORTING_TRANSACTION
+    assert not manager.wait_for_transaction_end().done()
+    assert manager.needs_transaction_commit() is not None
+    manager.complete_transaction()
+    manager.begin_transaction()
+
+
+async def test_a_transaction_whose_partition_was_lost_can_only_be_aborted() -> None:
+    async def fence(refused: int | None) -> Any:
+        raise CommitFailedError("lost")
+
+    group = FencedGroup("g", fence)
+    manager, waiting = in_transaction(group)
+    await _CommitOffsets(SimpleNamespace(_txn_manager=manager), None)(*manager.offsets_to_commit())  # type: ignore[arg-type]
+    assert isinstance(waiting.exception(), CommitFailedError)
+    assert manager.state is TransactionState.ABORTABLE_ERROR
