@@ -129,6 +129,10 @@ def _group_panel(scene: Scene, height: int) -> Panel:
         oldest = f", the oldest {duration(state.lag_seconds)} old" if state.lag_records else ""
         grid.add_row("behind", f"{counted(state.lag_records, 'record')}{oldest}")
         grid.add_row("moves", f"{counted(state.moves, 'handoff')} in the last {duration(state.window_seconds)}")
+        if state.mixed:
+            grid.add_row(
+                "mixed", Text("members that are plain consumers are in it: nothing moves or scales", "bold yellow")
+            )
         if state.manual_override is not None:
             grid.add_row("brake", Text(manual_override_line(state.manual_override), "bold yellow"))
     title = Text(scene.title)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from loadtrim.cli import main
-from loadtrim.cli.explain import explain_lines, gather
+from loadtrim.cli.explain import explain_lines, gather, told_lines
 from loadtrim.cli.up import default_name
 
 from ..observer.control_records import decision
@@ -289,3 +289,12 @@ def test_sasl_without_a_login_is_one_sentence(tmp_path: Path, capsys: pytest.Cap
     told = capsys.readouterr().err
     assert told.startswith(f"loadtrim: {config} asks for SASL with PLAIN and has no username and no password.")
     assert "Traceback" not in told
+
+
+def test_decisions_of_a_group_that_is_mixed_now_are_told_as_old() -> None:
+    """They were told as if the leader made them still."""
+    assert "mixed group" in told_lines("g", gather([decision()]), {}, True, None)[-1]
+    assert "no decisions. This is a mixed group" in told_lines("g", [], {}, True, None)[0]
+    assert told_lines("g", [], {}, False, None) == [
+        "g: no decisions yet; its leader decides once it has its members' reports"
+    ]
