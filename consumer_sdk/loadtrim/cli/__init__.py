@@ -7,14 +7,16 @@ Each command is a module with ``add_parser(subparsers)`` and ``run(args) -> exit
 from __future__ import annotations
 
 import argparse
+import difflib
 import errno
 import io
 import logging
 import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError
+from loadtrim.errors import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_USE, CommandError
 from loadtrim.observer.connection import CLIENT_LOG
 from loadtrim_agent import __version__
 from loadtrim_agent.common.errors import LoadtrimError
@@ -38,9 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     _make_printable()
     words = list(sys.argv[1:] if argv is None else argv)
     words, command = _split(words)
-    parser = _parser()
+    parser, commands = _parser()
+    if words and (unknown := _unknown(words[0], commands)):
+        print(f"loadtrim: {unknown}", file=sys.stderr)
+        return EXIT_WRONG_USE
     try:
-        args = parser.parse_args(words)
+        args, rest = parser.parse_known_args(words)
+        if rest:
+            parser.error(_not_understood(words[0], rest, dashes=command is not None))
     except SystemExit as end:  # argparse has printed the help or what is wrong
         return int(end.code or EXIT_DONE)
     if command is not None:
@@ -84,7 +91,25 @@ def _make_printable() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _unknown(word: str, commands: Collection[str]) -> str:
+    """Return what to say of a command that there is not; empty where there is, or the word is an option."""
+    if word.startswith("-") or word in commands:
+        return ""
+    nearest = difflib.get_close_matches(word, commands, n=1)
+    hint = f"Did you mean {nearest[0]}?" if nearest else f"There are: {', '.join(commands)}."
+    return f"There is no command {word!r}, so nothing was done. {hint}"
+
+
+def _not_understood(command: str, rest: Sequence[str], *, dashes: bool) -> str:
+    """Return what to say of words that no option takes, such as a command without two dashes before it."""
+    words = shlex.join(rest)
+    if command == COMMAND_WITH_COMMAND and not dashes and not rest[0].startswith("-"):
+        return f"{words} stands before any dashes; write it after two: loadtrim up [option ...] -- {words}"
+    return f"unrecognized arguments: {words}"
+
+
+def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
+    """Return the parser, and the commands that it knows."""
     parser = argparse.ArgumentParser(
         prog="loadtrim", description="Kafka consumer groups that keep their latency promise by themselves."
     )
@@ -92,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in (up, doctor, groups, status, explain, manual_override, policies, simulate, kafka):
         module.add_parser(subparsers)
-    return parser
+    return parser, list(subparsers.choices)
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str] | None]:

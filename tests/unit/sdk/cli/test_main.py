@@ -72,6 +72,23 @@ def test_wrong_use_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["statsu", "g"], "There is no command 'statsu', so nothing was done. Did you mean status?"),
+        (["frobnicate"], "There are: up, doctor, groups, "),
+        (["up", "--replicas", "2", "python", "x.py"], "loadtrim up [option ...] -- python x.py"),
+        (["groups", "there"], "unrecognized arguments: there"),
+        (["status", "g", "--bootstrap", "http://localhost:9092/"], "Write it without: localhost:9092"),
+        (["status", "g", "--bootstrap", "a:1,PLAINTEXT://b:2"], "Write it without: a:1,b:2"),
+    ],
+)
+def test_what_was_meant_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """All commands were listed, or the words were unrecognized, or no broker could be talked to."""
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"], ["explain", "--help"]])
 def test_asking_for_help_is_done(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0

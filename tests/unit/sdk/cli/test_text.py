@@ -247,6 +247,20 @@ def test_the_live_view_shows_everything() -> None:
         assert words in text, words
 
 
+@pytest.mark.parametrize(
+    ("failures", "ran_seconds", "words"),
+    [(1, None, "crashed once"), (3, 9.0, "crashed 3 times in a row"), (3, 11.0, "")],
+)
+def test_crashes_are_told_until_an_instance_has_run_well(failures: int, ran_seconds: float | None, words: str) -> None:
+    """ "crashed 1 times in a row" stood there for as long as the instance ran without a member."""
+    started = None if ran_seconds is None else 100.0 - ran_seconds
+    phase = Phase.WAITING if started is None else Phase.RUNNING
+    instance = InstanceInfo(name="pay-1", phase=phase, asked_at=0.0, started_at=started, failures=failures)
+    text = shown(Scene(now=100.0, started_at=0.0, instances=[instance], wanted=1))
+    assert words in text
+    assert ("crashed" in text) == bool(words)
+
+
 def test_the_live_view_of_little() -> None:
     text = shown(Scene(now=1.0, started_at=0.0, trouble="no broker answers"))
     assert "no broker answers" in text
