@@ -113,7 +113,8 @@ class ControlTopic:
             f"Where it is missing, create it with `kafka-topics.sh --create --topic {self._name} --partitions 2 "
             f"{configs}`, or allow this principal CREATE on it. Where it has 1 partition, give it the second with "
             f"`kafka-topics.sh --alter --topic {self._name} --partitions 2`. Allow READ, WRITE and "
-            f"DESCRIBE on topic {self._name}. This member tries again, at least once a minute, and comes back to loadtrim by itself."
+            f"DESCRIBE on topic {self._name}. This member tries again, at least once a minute, and comes back to "
+            "loadtrim by itself."
         )
 
 

@@ -40,8 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _make_printable()
     words = list(sys.argv[1:] if argv is None else argv)
     words, command = _split(words)
-    parser, commands = _parser()
-    if words and (unknown := _unknown(words[0], commands)):
+    parser = _parser()
+    if words and (unknown := _unknown(words[0], _commands(parser))):
         print(f"loadtrim: {unknown}", file=sys.stderr)
         return EXIT_WRONG_USE
     try:
@@ -108,8 +108,12 @@ def _not_understood(command: str, rest: Sequence[str], *, dashes: bool) -> str:
     return f"unrecognized arguments: {words}"
 
 
-def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
-    """Return the parser, and the commands that it knows."""
+def _commands(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the commands that a parser knows."""
+    return [name for each in parser._actions if isinstance(each, argparse._SubParsersAction) for name in each.choices]
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="loadtrim", description="Kafka consumer groups that keep their latency promise by themselves."
     )
@@ -117,7 +121,7 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in (up, doctor, groups, status, explain, manual_override, policies, simulate, kafka):
         module.add_parser(subparsers)
-    return parser, list(subparsers.choices)
+    return parser
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str] | None]:

@@ -193,9 +193,7 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--replicas", type=int, metavar="N", help="at the start (what the first seconds take)")
     group.add_argument("--min", type=int, default=DEFAULTS.min_replicas, metavar="N", help="fewest replicas (1)")
     group.add_argument("--max", type=int, metavar="N", help="most replicas (the number of partitions)")
-    group.add_argument(
-        "--startup", type=_time, default=1.0, metavar="S", help="from request to ready, like 20s (1)"
-    )
+    group.add_argument("--startup", type=_time, default=1.0, metavar="S", help="from request to ready, like 20s (1)")
     group.add_argument(
         "--fetch",
         type=float,
