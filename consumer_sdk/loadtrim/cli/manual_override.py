@@ -127,7 +127,7 @@ def without_effect(manual_override: ManualOverrideRecord, state: ObservedGroup) 
     if manual_override.action == "resume":
         return ""
     if state.mixed:
-        return f"it has no effect as long as this is so. {MIXED_LINE}"
+        return f"it takes effect once the group is loadtrim's alone. {MIXED_LINE}"
     decision = state.decision
     if manual_override.action != "scale" or decision is None or decision.scales:
         return ""

@@ -40,8 +40,8 @@ __all__ = [
 _MARGIN = "  "
 MIXED_LINE = (
     "This is a mixed group: members that are plain consumers are in it, or one with LOADTRIM_ENABLED=false or without "
-    "the control topic. Nothing moves and nothing scales until each member runs the agent. Owners are as the members "
-    "of loadtrim report: what plain consumers own is missing. See docs/how-to.md, on how to migrate a service."
+    "the control topic. Nothing moves and nothing scales until each member runs the agent (docs/how-to.md, on how "
+    "to migrate a service)."
 )
 CAPACITY_ERROR_SHOWN = 0.01
 """Share of a member's capacity that it may well give less before it is told. Chosen."""
@@ -283,7 +283,10 @@ def _notes(state: ObservedGroup) -> list[str]:
             "Plain consumers write nothing that would be shown here."
         )
     if state.mixed and state.alive:
-        notes.append(MIXED_LINE)
+        notes.append(
+            f"{MIXED_LINE} Owners are as the members of loadtrim report: what plain consumers own is missing, and "
+            "partitions without traffic may be."
+        )
     elif state.owners_from == "reports" and not state.mixed:
         notes.append(
             "The map of this generation is too far back in the log to be read: owners are those that reported "

@@ -530,13 +530,18 @@ class GroupObserver:
             partition=partition.partition,
             member=owner,
             instance=self._members[owner].instance if owner in self._members else "",
-            version=self._assignments.ownership.version(partition) if self._assignments.ownership else 0,
+            version=self._version(partition),
             lag_records=report.lag if report else None,
             lag_seconds=report.lag_seconds if report else None,
             arrival_rate=report.arrived / heard.interval if report and heard else None,
             cost_seconds=report.cost_mean if report else None,
             state=report.state if report else "",
         )
+
+    def _version(self, partition: Partition) -> int:
+        ownership = self._assignments.ownership
+        # What was handed off in the last generation of loadtrim's is no handoff of this one.
+        return 0 if ownership is None or self._unplanned.mixed else ownership.version(partition)
 
     def _late(self) -> dict[str, int]:
         late: dict[str, int] = {}

@@ -111,8 +111,10 @@ def mixed_group(*reported: tuple[float, int]) -> GroupObserver:
 def test_reports_beyond_what_any_leader_wrote_are_those_of_a_mixed_group() -> None:
     """Leader, owners and members that had ended were shown for as long as the group was mixed."""
     folded = mixed_group((21.0, 8), (22.0, 8), (23.0, 8))
+    folded.apply(release(7, 1, 0, "a", "b", at=15.0))
     state = folded.state(23.0)
     assert state.mixed
+    assert [each.version for each in state.partitions] == [0], "handoffs of a generation that is over"
     assert (state.generation, state.leader, state.owners_from) == (8, None, "reports")
     assert owners(state) == {1: "c"}
     assert [(each.member, each.state) for each in state.members] == [("c", "running")]
