@@ -151,11 +151,11 @@ class Settings(MemberSettings, frozen=True, kw_only=True):
             return
         try:
             zoneinfo.ZoneInfo(self.time_zone)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             allowed = "an IANA name such as UTC or Europe/Berlin"
             if not zoneinfo.available_timezones():
                 allowed += "; install tzdata (the system's, or Python's): this machine knows no zone but UTC"
-            raise _bad("time_zone", self.time_zone, allowed) from error
+            raise _bad("time_zone", self.time_zone, allowed) from None
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **changes: Any) -> Settings:

@@ -32,7 +32,12 @@ def parse_choice(text: str) -> tuple[str, dict[str, float]]:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not equals or not key.strip() or not math.isfinite(number):
+        if equals and key.strip() and not math.isfinite(number):
+            raise UnknownNameError(
+                f"{value.strip()!r} is no number for {key.strip()} in {text!r}, so nothing can be planned; "
+                f"write it like {name}:parameter=1.5"
+            )
+        if not equals or not key.strip():
             raise UnknownNameError(
                 f"{part!r} in {text!r} is no parameter, so nothing can be planned; write it like {name}:parameter=1.5"
             )

@@ -110,9 +110,11 @@ class ControlTopic:
         return (
             f"The control topic {self._name} cannot be used ({why}). Without it this member shares the group as a "
             "plain consumer would: no handoffs, no planning, no scaling, and the whole group becomes a mixed one. "
-            f"Create it with `kafka-topics.sh --create --topic {self._name} --partitions 2 {configs}`, or allow this "
-            f"principal CREATE on it; and allow READ, WRITE and DESCRIBE on topic {self._name}. This member tries "
-            "again, at least once a minute, and comes back to loadtrim by itself."
+            f"Where it is missing, create it with `kafka-topics.sh --create --topic {self._name} --partitions 2 "
+            f"{configs}`, or allow this principal CREATE on it. Where it has 1 partition, give it the second with "
+            f"`kafka-topics.sh --alter --topic {self._name} --partitions 2`. Allow READ, WRITE and "
+            f"DESCRIBE on topic {self._name}. This member tries again, at least once a minute, and comes back to "
+            "loadtrim by itself."
         )
 
 

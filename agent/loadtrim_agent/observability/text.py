@@ -7,6 +7,7 @@ where an instance has several. Others are called by a short form of their member
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 
@@ -36,11 +37,13 @@ __all__ = [
     "time_of_day",
     "unknown_latency_line",
     "untold_line",
+    "wish_line",
 ]
 
 Names = Mapping[str, str | None]
 """Member id -> instance; None or empty: not known."""
 
+_REPLICAS = re.compile(r"(\d{1,9}) replicas?\b")
 _LISTED_MAX = 6
 """So many items are named in one line; of more, the number is said."""
 
@@ -115,6 +118,22 @@ def percent(share: float) -> str:
 def counted(count: int, noun: str) -> str:
     """``1 move``, ``3 moves``, ``no moves``."""
     return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def wish_line(replicas: int, victims: Sequence[str], reason: str) -> str:
+    """Return what is asked for, as in ``3 replicas until those to go are drained: 1 replica (3 there): ...``.
+
+    Args:
+        replicas: asked for now. Members that are to go count until they own nothing.
+        victims: instances that own nothing any more and may be ended.
+        reason: the decision's, which begins with the replicas that are left in the end.
+    """
+    said = _REPLICAS.match(reason)
+    drains = said is not None and int(said[1]) < replicas
+    without = f", without {', '.join(victims)}" if victims else ""
+    until = f" until {'the others' if victims else 'those'} to go are drained" if drains else ""
+    comma = "," if without and until else ""
+    return f"{counted(replicas, 'replica')}{without}{comma}{until}" + (f": {reason}" if reason else "")
 
 
 def time_of_day(at: float, zone: tzinfo = UTC) -> str:

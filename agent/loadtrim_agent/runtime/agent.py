@@ -155,6 +155,11 @@ class Agent:
         return self.control.log
 
     @property
+    def log_works(self) -> bool:
+        """Return whether the control topic can be read and written, as far as is known."""
+        return self.control.log is not None and self.driver.machine.log_works
+
+    @property
     def queries(self) -> OffsetQueries:
         """Offsets and log sizes of any partition."""
         return self.fetcher.queries

@@ -26,7 +26,7 @@ from loadtrim_agent.observability.status import (
     Status,
     shown_settings,
 )
-from loadtrim_agent.observability.text import decision_line, untold_line
+from loadtrim_agent.observability.text import counted, decision_line, untold_line
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
@@ -85,14 +85,20 @@ class StatusPage:
         stalled = now - agent.condition.ran_at
         if waiting and stalled > STALLED_SECONDS:
             return False, f"{waiting} records wait and the agent's thread has not run for {stalled:.0f} s"
-        expired = now - agent.partitions.gate.lease_until
-        if waiting and expired > STALLED_SECONDS:
-            # A restart brings no broker back: all consumers of the group would be restarted for nothing.
-            return (
-                True,
-                f"{waiting} records wait and there has been no lease for {expired:.0f} s: Kafka does not answer",
-            )
-        return True, "ok"
+        # A restart brings no broker back: all consumers of the group would be restarted for nothing.
+        return True, self._outage(now, waiting) or "ok"
+
+    def _outage(self, now: float, waiting: int) -> str:
+        """Return what a person wants to know of a lease that is over; empty: it is not, or there has been none yet."""
+        agent = self._sources.agent
+        lease_until = agent.partitions.gate.lease_until
+        # What waits is the last that is known: no broker tells of what comes meanwhile.
+        if not lease_until or now < lease_until or agent.condition.left.is_set():
+            return ""
+        return (
+            f"Kafka does not answer: the lease has been over for {now - lease_until:.0f} s, and nothing is "
+            f"delivered until it does ({counted(waiting, 'record')} waiting, as last known)"
+        )
 
     def ready(self) -> tuple[bool, str]:
         agent = self._sources.agent
@@ -135,7 +141,7 @@ class StatusPage:
             leads=leads,
             generation=group.generation,
             lease_seconds=max(0.0, agent.partitions.gate.lease_until - boot_time()),
-            log="ok" if agent.log is not None else "not usable",
+            log=_log_words(agent),
             capacity=able.value,
             capacity_error=able.error,
             capacity_known=able.known,
@@ -199,6 +205,12 @@ class StatusPage:
             detail=view.detail,
             failures=view.failures,
         )
+
+
+def _log_words(agent: Agent) -> str:
+    if agent.log is None:
+        return "not usable: this member makes the group a mixed one, and goes on trying"
+    return "ok" if agent.log_works else "failed: it can be neither read nor written now, so that nothing moves"
 
 
 def _words(decision: DecisionRecord, members: Sequence[GroupMember]) -> str:

@@ -7,14 +7,16 @@ Each command is a module with ``add_parser(subparsers)`` and ``run(args) -> exit
 from __future__ import annotations
 
 import argparse
+import difflib
 import errno
 import io
 import logging
 import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError
+from loadtrim.errors import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_USE, CommandError
 from loadtrim.observer.connection import CLIENT_LOG
 from loadtrim_agent import __version__
 from loadtrim_agent.common.errors import LoadtrimError
@@ -39,8 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     words, command = _split(words)
     parser = _parser()
+    if words and (unknown := _unknown(words[0], _commands(parser))):
+        print(f"loadtrim: {unknown}", file=sys.stderr)
+        return EXIT_WRONG_USE
     try:
-        args = parser.parse_args(words)
+        args, rest = parser.parse_known_args(words)
+        if rest:
+            parser.error(_not_understood(words[0], rest, dashes=command is not None))
     except SystemExit as end:  # argparse has printed the help or what is wrong
         return int(end.code or EXIT_DONE)
     if command is not None:
@@ -82,6 +89,28 @@ def _make_printable() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _unknown(word: str, commands: Collection[str]) -> str:
+    """Return what to say of a command that there is not; empty where there is, or the word is an option."""
+    if word.startswith("-") or word in commands:
+        return ""
+    nearest = difflib.get_close_matches(word, commands, n=1)
+    hint = f"Did you mean {nearest[0]}?" if nearest else f"There are: {', '.join(commands)}."
+    return f"There is no command {word!r}, so nothing was done. {hint}"
+
+
+def _not_understood(command: str, rest: Sequence[str], *, dashes: bool) -> str:
+    """Return what to say of words that no option takes, such as a command without two dashes before it."""
+    words = shlex.join(rest)
+    if command == COMMAND_WITH_COMMAND and not dashes and not rest[0].startswith("-"):
+        return f"{words} stands before any dashes; write it after two: loadtrim up [option ...] -- {words}"
+    return f"unrecognized arguments: {words}"
+
+
+def _commands(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the commands that a parser knows."""
+    return [name for each in parser._actions if isinstance(each, argparse._SubParsersAction) for name in each.choices]
 
 
 def _parser() -> argparse.ArgumentParser:

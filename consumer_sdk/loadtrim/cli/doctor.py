@@ -12,7 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
 from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError, UsageError
-from loadtrim.observer.checkup import Finding, Needs, Verdict, checkup, unreachable
+from loadtrim.observer.checkup import CONTROL_PARTITIONS, Finding, Needs, Verdict, checkup, unreachable
 from loadtrim.observer.clock_checkup import clock_offsets, clocks
 from loadtrim.observer.cluster_checkup import (
     NAMED_ELSEWHERE,
@@ -131,7 +131,10 @@ async def _look(connection: Connection, needs: Needs) -> list[Finding]:
     if control.code:
         return checkup(needs, rights, None)
     found = checkup(needs, rights, await _settings(connection, needs.control))
-    return found if control.lacks(Operation.READ) else [*found, await _clocks(connection, needs.group)]
+    # A topic that is too small has no telemetry to read, and the read would wait for its partition until it times out.
+    if control.lacks(Operation.READ) or control.partitions < CONTROL_PARTITIONS:
+        return found
+    return [*found, await _clocks(connection, needs.group)]
 
 
 async def _clocks(connection: Connection, group: str) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -18,10 +19,12 @@ from loadtrim.observer.group import GroupObserver
 from loadtrim_agent.observability.text import decision_lines, time_of_day
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
+from .text import MIXED_LINE
+
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["RepeatedDecision", "add_parser", "explain_lines", "gather", "run"]
+__all__ = ["RepeatedDecision", "add_parser", "explain_lines", "gather", "run", "told_lines"]
 
 LAST_DEFAULT = 10
 LAST_MAX = 10_000
@@ -60,16 +63,33 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the decisions, oldest first; returns the exit code."""
-    decisions, names = asyncio.run(_read(connection_from(args), args.group, args.last, args.all))
+    decisions, names, mixed = asyncio.run(_read(connection_from(args), args.group, args.last, args.all))
     runs = gather(decisions, every=args.all)[-args.last :]
     if args.json:
         for each in runs:
             print(msgspec.json.encode(each.last).decode())
-    elif not runs:
-        print(f"{args.group}: no decisions yet; its leader decides once it has its members' reports")
     else:
-        print("\n".join(explain_lines(runs, names, datetime.now().astimezone().tzinfo)))
+        print("\n".join(told_lines(args.group, runs, names, mixed, datetime.now().astimezone().tzinfo)))
     return EXIT_DONE
+
+
+def told_lines(
+    group: str, runs: Sequence[RepeatedDecision], names: Mapping[str, str], mixed: bool, zone: tzinfo | None
+) -> list[str]:
+    """Decisions in words, with what keeps new ones from being made.
+
+    Args:
+        group: the group's id.
+        runs: oldest first.
+        names: member id -> instance.
+        mixed: the group is a mixed one now.
+        zone: whose clock; None: UTC.
+    """
+    lines = explain_lines(runs, names, zone)
+    if mixed:
+        ends = ["", f"These are its last decisions, and old. {MIXED_LINE}"]
+        return [*lines, *ends] if runs else [f"{group}: no decisions. {MIXED_LINE}"]
+    return lines or [f"{group}: no decisions yet; its leader decides once it has its members' reports"]
 
 
 def gather(decisions: Sequence[DecisionRecord], every: bool = False) -> list[RepeatedDecision]:
@@ -108,14 +128,15 @@ def explain_lines(runs: Sequence[RepeatedDecision], names: Mapping[str, str], zo
 
 async def _read(
     connection: Connection, group: str, last: int, every: bool
-) -> tuple[list[DecisionRecord], dict[str, str]]:
+) -> tuple[list[DecisionRecord], dict[str, str], bool]:
     view = GroupObserver(group)
     async with ControlTopic(connection, group) as topic:
         decisions = await topic.decisions(last if every else last * DECISIONS_PER_RUN)
         recent = await topic.recent()
     for record, at in [*recent.coordination, *recent.telemetry]:
         view.apply(record, at)
-    return decisions, view.names
+    state = view.state(time.time())
+    return decisions, state.names, state.mixed
 
 
 def _same(one: DecisionRecord, other: DecisionRecord) -> bool:

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from loadtrim.observer.group import ObservedGroup, ObservedMember
 from loadtrim.orchestrator.instances import InstanceInfo, OrchestratorEvent
-from loadtrim.orchestrator.supervisor import Phase
+from loadtrim.orchestrator.supervisor import SETTLE_SECONDS, Phase
 from loadtrim_agent.observability.text import (
     counted,
     decision_line,
@@ -129,6 +129,10 @@ def _group_panel(scene: Scene, height: int) -> Panel:
         oldest = f", the oldest {duration(state.lag_seconds)} old" if state.lag_records else ""
         grid.add_row("behind", f"{counted(state.lag_records, 'record')}{oldest}")
         grid.add_row("moves", f"{counted(state.moves, 'handoff')} in the last {duration(state.window_seconds)}")
+        if state.mixed:
+            grid.add_row(
+                "mixed", Text("members that are plain consumers are in it: nothing moves or scales", "bold yellow")
+            )
         if state.manual_override is not None:
             grid.add_row("brake", Text(manual_override_line(state.manual_override), "bold yellow"))
     title = Text(scene.title)
@@ -214,8 +218,14 @@ def _instance_rows(
     else:
         words = Text(instance.phase.value, _STATE_STYLES.get(instance.phase.value, ""))
     owned = owns(partition for member in members for partition in member.partitions)
-    failures = f"crashed {instance.failures} times in a row" if instance.failures else ""
-    return [(Text(instance.name), words, "", "", "", Text(owned) if owned else Text(failures, "red"))]
+    return [(Text(instance.name), words, "", "", "", Text(owned) if owned else Text(_crashes(instance, now), "red"))]
+
+
+def _crashes(instance: InstanceInfo, now: float) -> str:
+    """Return ``crashed 3 times in a row``; empty where it has run well since."""
+    if not instance.failures or (instance.started_at is not None and now - instance.started_at >= SETTLE_SECONDS):
+        return ""
+    return "crashed once" if instance.failures == 1 else f"crashed {instance.failures} times in a row"
 
 
 def _member_row(member: ObservedMember, called: Mapping[str, str]) -> tuple[RenderableType, ...]:

@@ -14,11 +14,13 @@ from loadtrim.errors import EXIT_DONE, UsageError
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
 from loadtrim.observer.follow import read_group
-from loadtrim.observer.group import COMMAND_LINE_MEMBER
+from loadtrim.observer.group import COMMAND_LINE_MEMBER, ObservedGroup
 from loadtrim_agent.observability.text import counted
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.ranges import REPLICAS_MAX
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
+
+from .text import MIXED_LINE
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -62,28 +64,29 @@ def run(args: argparse.Namespace) -> int:
         replicas=args.replicas,
         forced=args.force,
     )
-    alive, decision = asyncio.run(_write(connection, manual_override))
+    alive, state = asyncio.run(_write(connection, manual_override))
     if args.json:
         print(msgspec.json.encode(manual_override).decode())
     else:
         print(_told(manual_override, connection, alive))
-    if warning := too_many(manual_override, decision):
-        print(f"loadtrim scale: {warning}", file=sys.stderr)
+    for warning in (too_many(manual_override, state.decision), without_effect(manual_override, state) if alive else ""):
+        if warning:
+            print(f"loadtrim {args.action}: {warning}", file=sys.stderr)
     return EXIT_DONE
 
 
-async def _write(connection: Connection, manual_override: ManualOverrideRecord) -> tuple[bool, DecisionRecord | None]:
-    """Write the override; return whether there are members to heed it, and their leader's last decision.
+async def _write(connection: Connection, manual_override: ManualOverrideRecord) -> tuple[bool, ObservedGroup]:
+    """Write the override; return whether there are members to heed it, and the group as it was before.
 
     Raises:
         UsageError: it is above the maximum that its leader has told, and is not forced.
     """
     async with ControlTopic(connection, manual_override.group) as topic:
         view, now = await read_group(topic, DECISION_SECONDS_MAX, scan_seconds=0.0)
-        decision = view.state(now).decision
-        refuse_above_maximum(manual_override, decision)
+        state = view.state(now)
+        refuse_above_maximum(manual_override, state.decision)
         await topic.write_manual_override(manual_override)
-    return view.heard_lately(now), decision
+    return view.heard_lately(now), state
 
 
 def refuse_above_maximum(manual_override: ManualOverrideRecord, decision: DecisionRecord | None) -> None:
@@ -112,6 +115,31 @@ def too_many(manual_override: ManualOverrideRecord, decision: DecisionRecord | N
     if manual_override.forced or (decision is not None and decision.replicas_max is not None):
         return f"{warning}: {replicas - partitions} or more will own nothing."
     return f"{warning}, and some would own nothing: {partitions} are asked for at most, all of them with --force."
+
+
+def without_effect(manual_override: ManualOverrideRecord, state: ObservedGroup) -> str:
+    """Return why nothing comes of an override now, with what changes that; empty where something does.
+
+    Args:
+        manual_override: what was written.
+        state: the group as it was before. There are members to heed the override.
+    """
+    if manual_override.action == "resume":
+        return ""
+    if state.mixed:
+        return f"it takes effect once the group is loadtrim's alone. {MIXED_LINE}"
+    decision = state.decision
+    if manual_override.action != "scale" or decision is None or decision.scales:
+        return ""
+    if decision.mode == "shadow":
+        return (
+            "the group is in shadow mode, so nobody is asked for replicas: its leader says what it would want. "
+            "Set LOADTRIM_MODE=active and LOADTRIM_SCALER to have it done."
+        )
+    return (
+        "the group's leader has no scaler (LOADTRIM_SCALER), so nobody is asked for replicas: its decision is advice. "
+        "Start or end members by hand, or set a scaler."
+    )
 
 
 def _told(manual_override: ManualOverrideRecord, connection: Connection, alive: bool) -> str:

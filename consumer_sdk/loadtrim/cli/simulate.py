@@ -173,7 +173,7 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--packer", default=DEFAULTS.packer, metavar="NAME", help=f"{', '.join(sorted(PACKERS))} (trim)")
     group.add_argument(
-        "--sla", type=float, default=DEFAULTS.sla_seconds, metavar="S", help="the objective, seconds (1)"
+        "--sla", type=_time, default=DEFAULTS.sla_seconds, metavar="S", help="the objective, like 0.5 or 500ms (1)"
     )
     group.add_argument(
         "--share", type=float, default=DEFAULTS.sla_share, metavar="P", help="of the records to be in time (0.999)"
@@ -193,7 +193,7 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--replicas", type=int, metavar="N", help="at the start (what the first seconds take)")
     group.add_argument("--min", type=int, default=DEFAULTS.min_replicas, metavar="N", help="fewest replicas (1)")
     group.add_argument("--max", type=int, metavar="N", help="most replicas (the number of partitions)")
-    group.add_argument("--startup", type=float, default=1.0, metavar="S", help="from request to ready, seconds (1)")
+    group.add_argument("--startup", type=_time, default=1.0, metavar="S", help="from request to ready, like 20s (1)")
     group.add_argument(
         "--fetch",
         type=float,
@@ -366,7 +366,7 @@ def _load(args: argparse.Namespace) -> Load:
     load = _source(args)
     if args.shares is not None:
         count = len(load.partitions)
-        load = load.dealt(count, _shares(args.shares, count))
+        load = load.dealt(count, _shares(args.shares, count, given=args.partitions is not None))
     if args.scale is not None:
         load = load.scaled(args.scale)
     return replace(load, arrivals=args.arrivals or load.arrivals, keys=args.keys or load.keys)
@@ -420,7 +420,7 @@ async def _reports(args: argparse.Namespace) -> list[ReportRecord]:
     return [each for each in records if isinstance(each, ReportRecord) and each.group == args.group]
 
 
-def _shares(text: str, partitions: int) -> tuple[float, ...]:
+def _shares(text: str, partitions: int, *, given: bool) -> tuple[float, ...]:
     if text in SHARES:
         return SHARES[text](partitions)
     if not any(is_number(part) for part in text.split(",")):
@@ -432,10 +432,19 @@ def _shares(text: str, partitions: int) -> tuple[float, ...]:
     weights = _numbers("--shares", text)
     total = sum(weights)
     if len(weights) != partitions or min(weights) < 0 or not 0 < total < float("inf"):
+        other = f" Or give --partitions {len(weights)}." if len(weights) != partitions and not given else ""
         raise WrongLoadError(
-            f"--shares {text!r} must be even, skewed, or {partitions} numbers, none below 0, that are not all 0."
+            f"--shares {text!r} must be even, skewed, or {partitions} numbers, none below 0, that are not all 0.{other}"
         )
     return tuple(weight / total for weight in weights)
+
+
+def _time(text: str) -> float:
+    """Return seconds; a unit may follow, as it may in a cost."""
+    number, factor = (text[:-2], 1e-3) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
+    if not is_number(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write it like 0.5, 0.5s or 500ms")
+    return float(number) * factor
 
 
 def _numbers(name: str, text: str) -> list[float]:

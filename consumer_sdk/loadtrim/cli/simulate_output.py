@@ -52,6 +52,7 @@ def head_lines(task: Task) -> list[str]:
     ]
 
 
+NO_DECISIONS = "  none: no decision wanted another number of replicas, or moved anything"
 QUANTITIES = {"rate": "records per second", "count": "the records of each row's time", "counter": "a counter"}
 OTHERS = {"rate": "count", "count": "rate", "counter": "rate"}
 """Quantity that was read -> the one that is meant most often where that was wrong."""
@@ -83,7 +84,7 @@ def text_lines(task: Task, runs: Sequence[PolicyResult], *, decisions: bool) -> 
     lines += wrapped(said)
     lines += ["", *legend_lines(summaries)]
     for run in runs if decisions else ():
-        lines += ["", f"{run.name}, seed {run.summary.seeds[0]}:", *decision_lines(run.first)]
+        lines += ["", f"{run.name}, seed {run.summary.seeds[0]}:", *(decision_lines(run.first) or [NO_DECISIONS])]
     return lines
 
 

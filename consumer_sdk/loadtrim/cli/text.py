@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from loadtrim.observer.group import ObservedGroup, ObservedMember, ObservedPartition
+from loadtrim_agent.common.member_names import short_member
 from loadtrim_agent.observability.text import (
     counted,
     decision_line,
@@ -21,6 +22,7 @@ from loadtrim_agent.observability.text import (
 )
 
 __all__ = [
+    "MIXED_LINE",
     "ago",
     "busy_words",
     "group_line",
@@ -36,6 +38,11 @@ __all__ = [
 ]
 
 _MARGIN = "  "
+MIXED_LINE = (
+    "This is a mixed group: members that are plain consumers are in it, or one with LOADTRIM_ENABLED=false or without "
+    "the control topic. Nothing moves and nothing scales until each member runs the agent (docs/how-to.md, on how "
+    "to migrate a service)."
+)
 CAPACITY_ERROR_SHOWN = 0.01
 """Share of a member's capacity that it may well give less before it is told. Chosen."""
 
@@ -109,7 +116,8 @@ def replica_words(state: ObservedGroup) -> str:
 def load_words(state: ObservedGroup) -> str:
     """``2.31 of 3 busy seconds per second (77 %), 391 records/s, 2.6 expected``."""
     if state.work is None:
-        return f"{number(state.rate)} records/s; no decision has told the work yet"
+        why = "nothing is planned" if state.mixed else "no decision has told the work yet"
+        return f"{number(state.rate)} records/s; {why}"
     share = f" ({percent(state.work / state.capacity)})" if state.capacity else ""
     words = f"{number(state.work)} of {number(state.capacity)} busy seconds per second{share}"
     words += f", {number(state.rate)} records/s"
@@ -149,8 +157,9 @@ def _bound(seconds: float) -> str:
 def group_line(state: ObservedGroup) -> str:
     """The group in one line, for ``loadtrim up --plain``."""
     if not state.alive:
-        return f"{state.group}: nobody there"
-    parts = [f"{state.group}: {counted(state.replicas, 'replica')}, load {load_words(state)}"]
+        return f"{state.group}: nobody of loadtrim there"
+    mixed = ", mixed group (nothing moves and nothing scales)" if state.mixed else ""
+    parts = [f"{state.group}: {counted(state.replicas, 'replica')}{mixed}, load {load_words(state)}"]
     parts.append(f"{counted(state.lag_records, 'record')} behind")
     if state.unknown_share:
         parts.append("in time: unknown")
@@ -178,6 +187,8 @@ def status_lines(state: ObservedGroup, partitions: bool = False) -> list[str]:
 
 def _head(state: ObservedGroup) -> str:
     generation = "no generation known" if state.generation is None else f"generation {state.generation}"
+    if state.mixed:
+        return f"{state.group}: {generation}, mixed group, no leader"
     leader = "no leader known" if state.leader is None else member_name(state.leader, {**state.names, **state.called})
     if state.leader is not None:
         leader = f"leader {leader}" if state.alive else f"led by {leader} when it ended"
@@ -243,7 +254,10 @@ def partition_rows(partitions: Iterable[ObservedPartition], called: Mapping[str,
     return [
         (
             printable(f"{each.topic}-{each.partition}"),
-            member_name(each.member, called) if each.member else "NOBODY",
+            # One that has left is no member any more, and its instance is known still.
+            printable(called.get(each.member) or each.instance or short_member(each.member))
+            if each.member
+            else "NOBODY",
             printable(each.state) or "-",
             "-" if each.arrival_rate is None else number(each.arrival_rate),
             "-" if each.cost_seconds is None else duration(each.cost_seconds),
@@ -264,8 +278,16 @@ def _notes(state: ObservedGroup) -> list[str]:
     notes = []
     if not state.alive:
         last = "never" if state.seen_at is None else ago(state.at - state.seen_at)
-        notes.append(f"Nobody is there: no member has said anything lately (the last one: {last}).")
-    if state.owners_from == "reports":
+        notes.append(
+            f"Nobody of loadtrim is there: no member has said anything lately (the last one: {last}). "
+            "Plain consumers write nothing that would be shown here."
+        )
+    if state.mixed and state.alive:
+        notes.append(
+            f"{MIXED_LINE} Owners are as the members of loadtrim report: what plain consumers own is missing, and "
+            "partitions without traffic may be."
+        )
+    elif state.owners_from == "reports" and not state.mixed:
         notes.append(
             "The map of this generation is too far back in the log to be read: owners are those that reported "
             "last, and partitions without traffic are missing."

@@ -53,9 +53,11 @@ def add_parser(subparsers: SubParsers) -> None:
         help="run a command as several instances, scaled by its group's leader",
         usage="loadtrim up [--replicas N] [option ...] -- COMMAND [ARGUMENT ...]",
         description="Runs COMMAND as several instances, takes its group's scaling webhook, and shows the group. "
-        "Ctrl-C ends all instances in order, a second one at once; none outlives this command.",
+        "Ctrl-C ends all instances in order, a second one at once; none outlives this command. Instances get "
+        "LOADTRIM_HTTP=127.0.0.1:0 (any free port, whatever is set: they share a machine), LOADTRIM_INSTANCE and "
+        "LOADTRIM_SCALER... of this command.",
     )
-    parser.add_argument("--replicas", type=_replicas, default=1, metavar="N", help="at first (default: 1)")
+    parser.add_argument("--replicas", type=_replicas, metavar="N", help="at first (default: 1, or the least)")
     parser.add_argument("--min", type=_replicas, metavar="N", help="never fewer (passed on as LOADTRIM_MIN_REPLICAS)")
     parser.add_argument("--max", type=_replicas, metavar="N", help="never more (passed on as LOADTRIM_MAX_REPLICAS)")
     parser.add_argument(
@@ -96,6 +98,15 @@ def run(args: argparse.Namespace) -> int:
             f"{least_said} is more than {most_said}.",
             "No number of replicas is both, and no instance would start.",
             "Give --min <= --max; each stands for the variable of its name.",
+        )
+    if args.replicas is None:
+        args.replicas = min(max(least, 1), INSTANCES_MAX)
+    elif not least <= args.replicas <= most:
+        bound = f"more than {most_said}" if args.replicas > most else f"less than {least_said}"
+        raise UsageError(
+            f"--replicas {args.replicas} is {bound}.",
+            "The group's leader would end or start the difference at once, and no instance was started.",
+            "Give --min <= --replicas <= --max; the bounds may stand in the variables of their names too.",
         )
     return asyncio.run(_run(args, connection_from(args)))
 

@@ -13,7 +13,7 @@ from loadtrim_agent.kafka.control_topic import topic_configs
 
 from .rights import ClusterRights, Operation, Rights
 
-__all__ = ["Finding", "Needs", "Verdict", "checkup", "unreachable"]
+__all__ = ["CONTROL_PARTITIONS", "Finding", "Needs", "Verdict", "checkup", "unreachable"]
 
 UNKNOWN_TOPIC = 3
 TOPIC_FORBIDDEN = 29

@@ -80,6 +80,7 @@ _NAMES = {
 }
 _TLS = frozenset({"cafile", "cadata", "certfile", "keyfile", "password"})
 _SECRET_KINDS = ("ssl.", "sasl.", "security.", "enable.ssl.", "enable.sasl.")
+_SCHEME = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]*://")
 _JAAS_FIELD = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _PROPERTY = re.compile(r"\s*((?:\\.|[^\\\s=:])+)\s*[=:]?\s*(.*)", re.DOTALL)
 
@@ -176,6 +177,12 @@ def connection_from(args: argparse.Namespace, env: Mapping[str, str] | None = No
         bootstrap, given_by = BOOTSTRAP_DEFAULT, "the default"
     if args.config:
         repeat += ["--config", str(args.config)]
+    if (scheme := _SCHEME.search(bootstrap)) is not None:
+        raise UsageError(
+            f"{bootstrap} (from {given_by}) is no address of a broker: {scheme[0]} is of a URL.",
+            "Nothing was asked.",
+            f"Write it without: {_SCHEME.sub('', bootstrap).rstrip('/')}",
+        )
     return Connection(bootstrap, given_by, options, tuple(repeat))
 
 

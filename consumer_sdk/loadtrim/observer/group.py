@@ -7,7 +7,8 @@ older generation changes nothing, except after half a minute of silence from the
 forgotten by Kafka and begins anew at generation 1.
 
 Where no ``base`` was read (it is too far back in the log) the owners are taken from the members' reports, which
-list only partitions that changed: :attr:`ObservedGroup.owners_from` says so.
+list only partitions that changed: :attr:`ObservedOwners.owners_from` says so. In a mixed group no ``base`` is written,
+and they are taken from the reports as well (:attr:`ObservedOwners.mixed`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import msgspec
 from loadtrim_agent.common.member_names import member_names, shared_instances
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.pod_names import number_of
-from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
@@ -36,19 +36,20 @@ from loadtrim_agent.wire.ownership_records import (
 )
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord, Untold
 
+from .assignments import Assignments, UnplannedGeneration
+
 __all__ = ["GroupObserver", "LoadPoint", "ObservedGroup", "ObservedMember", "ObservedPartition"]
 
 SILENT_SECONDS = 5.0
 """Members say something at least every second; one that was silent for longer is shown as such."""
 GONE_SECONDS = 600.0
 """A member that left is remembered for so long: its name is wanted for what it did."""
-FORGOTTEN_SECONDS = 30.0
-"""Silence of a generation after which an older one is believed."""
 WINDOW_SECONDS = 60.0
 """All that is counted over time (share in time, latencies, moves) is counted over this window."""
 HISTORY_MAX = 240
-KEPT_RELEASES_MAX = 10_000
 COMMAND_LINE_MEMBER = "cli"
+GONE = "gone"
+"""State of a partition that its reporter has lost."""
 
 
 class LoadPoint(msgspec.Struct, frozen=True, array_like=True):
@@ -128,18 +129,26 @@ class ObservedLatency(msgspec.Struct, frozen=True, kw_only=True):
     """Upper bounds of the buckets that hold the percentiles; None: not reported."""
 
 
-class ObservedGroup(ObservedLatency, frozen=True, kw_only=True):
+class ObservedOwners(ObservedLatency, frozen=True, kw_only=True):
+    """The source of the owners that are shown."""
+
+    owners_from: str
+    """``log`` (exact), ``reports`` (about a second old, idle partitions missing) or ``nothing``."""
+    mixed: bool
+    """Flag of a group that members without the agent are in, or were in when a member reported last: nothing is planned
+    for it, so that it has no leader, and its owners are as its members report."""
+
+
+class ObservedGroup(ObservedOwners, frozen=True, kw_only=True):
     """The group at one moment. Seconds, records/s, busy seconds per second; times since the epoch."""
 
     group: str
     at: float
     generation: int | None
     leader: str | None
-    """Member id of the last one known."""
+    """Member id of the last one known; None in a mixed group."""
     names: dict[str, str]
     """Member id -> instance, also of members that left lately."""
-    owners_from: str
-    """``log`` (exact), ``reports`` (about a second old, idle partitions missing) or ``nothing``."""
     members: tuple[ObservedMember, ...]
     """By instance, then member id."""
     partitions: tuple[ObservedPartition, ...]
@@ -202,6 +211,7 @@ class _Member:
     untold: str = ""
     done_rate: float = 0.0
     arrived_rate: float = 0.0
+    reported_at: float = -math.inf
 
 
 @dataclass(slots=True)
@@ -220,64 +230,10 @@ class _Reported:
     """The newest report of one partition."""
 
     member: str
+    """Empty: it says that it has lost the partition."""
     at: float
     report: PartitionReport
     interval: float
-
-
-@dataclass(slots=True)
-class _Assignments:
-    """The owners by the log: the newest assignment record, and the releases of its generation that count."""
-
-    newest: AssignmentRecord | None = None
-    ownership: Ownership | None = None
-    """Invariant: not None exactly when ``newest`` is not None; of the same generation."""
-    begun_at: float = -math.inf
-    """The beginning of the current generation."""
-    heard_at: float = -math.inf
-    """The newest sign of life of that generation."""
-    early: deque[ReleaseRecord] = field(default_factory=lambda: deque(maxlen=KEPT_RELEASES_MAX))
-    """Releases of generations whose assignment has not been read yet."""
-    older: AssignmentRecord | None = None
-    """The newest of an older generation: of a group that was deleted and begins anew, or that was late."""
-
-    @property
-    def generation(self) -> int:
-        """The current generation; -1: none was read."""
-        return self.ownership.generation if self.ownership else -1
-
-    def note_alive(self, generation: int | None, at: float) -> bool:
-        """Note a sign of life of a generation; return whether that goes over to an assignment passed over before."""
-        if self.ownership is not None and generation == self.ownership.generation:
-            self.heard_at = max(at, self.heard_at)
-        elif self.older is not None and generation == self.older.generation:
-            return self.begin(self.older, at)
-        return False
-
-    def begin(self, assignment: AssignmentRecord, at: float) -> bool:
-        """Go over to the assignment's generation; return False where that is the current one, or an older one."""
-        if assignment.generation == self.generation:
-            return False
-        if assignment.generation < self.generation and at - self.heard_at <= FORGOTTEN_SECONDS:
-            self.older = assignment
-            return False
-        self.newest, self.older = assignment, None
-        self.ownership = Ownership(assignment.generation, assignment.owners())
-        self.begun_at = self.heard_at = at
-        early, self.early = self.early, deque(maxlen=KEPT_RELEASES_MAX)
-        for release in early:
-            if release.generation == assignment.generation:
-                self.ownership.apply(release)
-            elif release.generation > assignment.generation:
-                self.early.append(release)
-        return True
-
-    def release(self, release: ReleaseRecord) -> bool:
-        """Apply a release, or keep it for its generation; return whether it counts now."""
-        if self.ownership is None or release.generation != self.ownership.generation:
-            self.early.append(release)
-            return False
-        return self.ownership.apply(release)
 
 
 @dataclass(slots=True)
@@ -291,7 +247,8 @@ class GroupObserver:
     unreadable: int = 0
     """Counted by whoever reads the topic."""
     _members: dict[str, _Member] = field(default_factory=dict)
-    _assignments: _Assignments = field(default_factory=_Assignments)
+    _assignments: Assignments = field(default_factory=Assignments)
+    _unplanned: UnplannedGeneration = field(default_factory=UnplannedGeneration)
     _left: set[str] = field(default_factory=set)
     _plan: PlanRecord | None = None
     _manual_override: ManualOverrideRecord | None = None
@@ -369,7 +326,8 @@ class GroupObserver:
         members = self._member_states(owners, now)
         alive = [each for each in members if each.state != "silent"]
         decision = self._decision
-        measured = decision if decision is not None and _is_measured(decision) else None
+        planned = None if self._unplanned.mixed else decision
+        measured = planned if planned is not None and _is_measured(planned) else None
         in_time = sum(done.in_time for done in self._done)
         late = self._late()
         done_records = in_time + sum(late.values())
@@ -378,14 +336,15 @@ class GroupObserver:
         return ObservedGroup(
             group=self.group,
             at=now,
-            generation=self._assignments.ownership.generation if self._assignments.ownership else None,
+            generation=self._generation(),
             leader=self._leader(),
             names=dict(sorted(self.names.items())),
             owners_from=owners_from,
+            mixed=self._unplanned.mixed,
             members=members,
             partitions=partitions,
             replicas=len({each.instance for each in alive if each.instance}),
-            replicas_wanted=decision.replicas_wanted if decision else None,
+            replicas_wanted=planned.replicas_wanted if planned else None,
             rate=measured.rate if measured else sum(each.arrived_rate for each in self._members.values()),
             work=measured.work if measured else None,
             capacity=_capacity([each.capacity for each in alive if each.state != "joining"]),
@@ -417,6 +376,7 @@ class GroupObserver:
         )
 
     def _apply_assignment(self, assignment: AssignmentRecord, at: float) -> None:
+        self._unplanned.note_written(assignment.generation, at)
         if not self._manual_override_logged:
             self._manual_override = assignment.manual_override
         if self._assignments.begin(assignment, at):
@@ -431,13 +391,24 @@ class GroupObserver:
         member.untold = report.untold
         member.done_rate = sum(each.done for each in report.partitions) / interval
         member.arrived_rate = sum(each.arrived for each in report.partitions) / interval
+        member.reported_at = at
+        self._unplanned.note_report(report.generation, at)
         for each in report.partitions:
-            self._heard[Partition(each.topic, each.partition)] = _Reported(report.member, at, each, interval)
+            self._apply_partition(each, report.member, at, interval)
         self._done.append(_Done(at, report.in_time, report.unknown, report.late, report.latency_counts))
         self._since_decision[0] += report.in_time
         self._since_decision[1] += report.in_time + sum(report.late.values())
 
+    def _apply_partition(self, report: PartitionReport, member: str, at: float, interval: float) -> None:
+        partition = Partition(report.topic, report.partition)
+        if report.state != GONE:
+            self._heard[partition] = _Reported(member, at, report, interval)
+        elif (heard := self._heard.get(partition)) is not None and heard.member == member:
+            # What a former owner says last tells nothing of how the partition is now: its new owner does.
+            heard.member = ""
+
     def _apply_decision(self, decision: DecisionRecord, at: float) -> None:
+        self._unplanned.note_written(decision.generation, at)
         if not self._manual_override_logged and self._assignments.newest is None:
             self._manual_override = decision.manual_override
         self._decision = decision
@@ -459,8 +430,15 @@ class GroupObserver:
         for member in gone:
             del self._members[member]
 
+    def _generation(self) -> int | None:
+        if self._unplanned.mixed:
+            return self._unplanned.generation
+        return self._assignments.ownership.generation if self._assignments.ownership else None
+
     def _leader(self) -> str | None:
         """Only a leader writes bases and decisions."""
+        if self._unplanned.mixed:
+            return None
         decision = self._decision
         newest = self._assignments.newest
         if newest is None:
@@ -470,6 +448,9 @@ class GroupObserver:
         return newest.member
 
     def _owners(self) -> tuple[dict[Partition, str | None], str]:
+        if self._unplanned.mixed:
+            there = self._reporters() - self._left
+            return {p: heard.member for p, heard in self._heard.items() if heard.member in there}, "reports"
         if self._assignments.ownership is not None:
             owners: dict[Partition, str | None] = dict(self._assignments.ownership.owners())
             generation_members = self._assignments.newest.members if self._assignments.newest else {}
@@ -478,15 +459,21 @@ class GroupObserver:
                 if partition not in owners and heard.member in generation_members:
                     owners[partition] = None
             return owners, "log"
-        reported: dict[Partition, str | None] = {p: heard.member for p, heard in self._heard.items()}
+        reported: dict[Partition, str | None] = {p: heard.member for p, heard in self._heard.items() if heard.member}
         return reported, "reports" if reported else "nothing"
 
+    def _reporters(self) -> set[str]:
+        """Return the members of a mixed group: those that have reported lately, as of the last report of any."""
+        last = self._unplanned.until
+        return {m for m, each in self._members.items() if last - each.reported_at <= SILENT_SECONDS}
+
     def _member_states(self, owners: Mapping[Partition, str | None], now: float) -> tuple[ObservedMember, ...]:
-        ids = (
-            set(self._assignments.newest.members)
-            if self._assignments.newest
-            else {m for m in owners.values() if m is not None}
-        )
+        if self._unplanned.mixed:
+            ids = self._reporters()
+        elif self._assignments.newest:
+            ids = set(self._assignments.newest.members)
+        else:
+            ids = {m for m in owners.values() if m is not None}
         for member, each in self._members.items():
             joining = each.hello_at is not None and each.hello_at > self._assignments.begun_at
             if joining and not self._silent(each, now):
@@ -526,9 +513,8 @@ class GroupObserver:
             return "leaving"
         if self._plan is not None and self._plan.generation == generation and member in self._plan.victims:
             return "victim"
-        unknown = (
-            member not in self._assignments.newest.members if self._assignments.newest else heard.utilization is None
-        )
+        newest = None if self._unplanned.mixed else self._assignments.newest
+        unknown = member not in newest.members if newest else heard.utilization is None
         if unknown and heard.hello_at is not None:
             return "joining"
         return "running"
@@ -544,13 +530,18 @@ class GroupObserver:
             partition=partition.partition,
             member=owner,
             instance=self._members[owner].instance if owner in self._members else "",
-            version=self._assignments.ownership.version(partition) if self._assignments.ownership else 0,
+            version=self._version(partition),
             lag_records=report.lag if report else None,
             lag_seconds=report.lag_seconds if report else None,
             arrival_rate=report.arrived / heard.interval if report and heard else None,
             cost_seconds=report.cost_mean if report else None,
             state=report.state if report else "",
         )
+
+    def _version(self, partition: Partition) -> int:
+        ownership = self._assignments.ownership
+        # What was handed off in the last generation of loadtrim's is no handoff of this one.
+        return 0 if ownership is None or self._unplanned.mixed else ownership.version(partition)
 
     def _late(self) -> dict[str, int]:
         late: dict[str, int] = {}

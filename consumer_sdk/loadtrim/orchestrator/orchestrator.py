@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from loadtrim.settings import Settings
 from loadtrim_agent.common.host import REQUESTED_AT, start_mark
-from loadtrim_agent.observability.text import counted
+from loadtrim_agent.observability.text import wish_line
 
 from .events import Changes, EventLog
 from .instances import CommandNotFoundError, EventKind, InstanceInfo, OrchestratorEvent, OrchestratorOptions
@@ -382,9 +382,7 @@ def _instance_env(
 
 
 def _plan_in_words(request: WantedState) -> str:
-    victims = f", without {', '.join(request.victims)}" if request.victims else ""
-    reason = f": {request.reason}" if request.reason else ""
-    return f"{request.group} wants {counted(request.replicas, 'replica')}{victims}{reason}"
+    return f"{request.group} wants {wish_line(request.replicas, request.victims, request.reason)}"
 
 
 def _signal_name(number: int) -> str:

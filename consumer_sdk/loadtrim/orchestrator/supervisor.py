@@ -76,6 +76,10 @@ class WantedState(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"replicas is {self.replicas}, must be at least 1")
 
 
+SETTLE_SECONDS = 10.0
+"""An instance that has run for so long works. Chosen."""
+
+
 class PlanOutcome(enum.Enum):
     """The answer to a plan."""
 
@@ -152,7 +156,7 @@ class SupervisorConfig:
     surplus_seconds: float = 30.0
     backoff_seconds: float = 0.5
     backoff_seconds_max: float = 30.0
-    settle_seconds: float = 10.0
+    settle_seconds: float = SETTLE_SECONDS
     """An instance that ran this long starts again after the first pause."""
     forget_seconds: float = 60.0
 

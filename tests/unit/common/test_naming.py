@@ -29,6 +29,12 @@ def test_parameters_follow_the_name() -> None:
     assert parse_choice("trim") == ("trim", {})
 
 
+def test_what_is_no_number_is_named() -> None:
+    """The whole of it was called no parameter, whatever of it was wrong."""
+    with pytest.raises(UnknownNameError, match="'abc' is no number for replicas in 'fixed:replicas=abc'"):
+        parse_choice("fixed:replicas=abc")
+
+
 @pytest.mark.parametrize("text", ["closer24:", "closer24:mu", "closer24:mu=fast", "closer24:=1", "closer24:mu=nan"])
 def test_what_is_no_parameter_is_refused(text: str) -> None:
     with pytest.raises(UnknownNameError, match="write it like closer24:parameter=1.5"):

@@ -58,6 +58,14 @@ async def test_a_broker_that_does_not_answer_is_said_to_be_the_reason() -> None:
     )
 
 
+async def test_a_control_topic_of_one_partition_is_not_to_be_created() -> None:
+    """Its line said to create the topic, which fails, for it is there."""
+    log = make_log()
+    said = log._control_topic.advice("it has fewer than 2 partitions")
+    await log.close()
+    assert "`kafka-topics.sh --alter --topic __loadtrim.payments --partitions 2`" in said
+
+
 async def test_a_broker_that_does_not_know_its_controller_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """aiokafka's admin client raises AttributeError then, which ended the user's start()."""
     asked: list[str] = []

@@ -331,3 +331,30 @@ def test_latency_is_not_unknown_where_commits_tell_it() -> None:
     assert words.unknown_latency_line({"a": Untold.COMMITTED.value}) == ""
     line = words.unknown_latency_line({"a": Untold.COMMITTED.value, "b": Untold.KEPT.value})
     assert line.startswith("unknown on b: the next record is asked for")
+
+
+@pytest.mark.parametrize(
+    ("replicas", "victims", "reason", "told"),
+    [
+        (
+            3,
+            (),
+            "1 replica (3 there): it fits",
+            "3 replicas until those to go are drained: 1 replica (3 there): it fits",
+        ),
+        (
+            2,
+            ("o-3",),
+            "1 replica (3 there)",
+            "2 replicas, without o-3, until the others to go are drained: 1 replica (3 ",
+        ),
+        (1, ("o-2", "o-3"), "1 replica (3 there)", "1 replica, without o-2, o-3: 1 replica (3 there)"),
+        (4, (), "4 replicas (3 there): more comes", "4 replicas: 4 replicas (3 there): more comes"),
+        (2, (), "", "2 replicas"),
+    ],
+)
+def test_a_wish_and_its_reason_do_not_contradict_each_other(
+    replicas: int, victims: tuple[str, ...], reason: str, told: str
+) -> None:
+    """ "wants 3 replicas: 1 replica (3 there)": what is to go counts until it is drained, and nobody said so."""
+    assert words.wish_line(replicas, victims, reason).startswith(told)

@@ -10,7 +10,7 @@ import pytest
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.runtime.condition import AgentCondition
-from loadtrim_agent.runtime.status_page import StatusPage
+from loadtrim_agent.runtime.status_page import StatusPage, _log_words
 
 
 def page(lag: int = 5, lease_seconds: float = 10.0, ran_seconds_ago: float = 0.5) -> StatusPage:
@@ -29,6 +29,33 @@ def test_a_broker_that_is_away_is_no_reason_to_restart_a_consumer() -> None:
     well, reason = page(lease_seconds=-60.0).health()
     assert well
     assert "Kafka does not answer" in reason
+    assert "over for 60 s" in reason
+
+
+@pytest.mark.parametrize(("lag", "seconds"), [(0, 3.0), (0, 25.0), (5, 3.0)])
+def test_an_outage_is_told_whatever_waited_before_it(lag: int, seconds: float) -> None:
+    """It said "ok" unless records had waited before and the lease had been over for 10 s, when most are past."""
+    well, reason = page(lag=lag, lease_seconds=-seconds).health()
+    assert well
+    assert f"Kafka does not answer: the lease has been over for {seconds:.0f} s" in reason
+
+
+def test_without_a_lease_yet_and_after_the_leave_there_is_no_outage() -> None:
+    starting = page()
+    starting._sources.agent.partitions.gate.lease_until = 0.0
+    assert starting.health() == (True, "ok")
+    ended = page(lease_seconds=-60.0)
+    ended._sources.agent.condition.left.set()
+    assert ended.health() == (True, "ok")
+
+
+@pytest.mark.parametrize(
+    ("log", "works", "words"), [(object(), True, "ok"), (object(), False, "failed: "), (None, False, "not usable: ")]
+)
+def test_a_log_that_has_failed_is_told(log: object, works: bool, words: str) -> None:
+    """``/status`` said that it was ok once it had been opened."""
+    agent: Any = SimpleNamespace(log=log, log_works=works)
+    assert _log_words(agent).startswith(words)
 
 
 def test_an_agent_whose_thread_hangs_while_records_wait_is_not_well() -> None:

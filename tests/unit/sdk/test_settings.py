@@ -226,6 +226,14 @@ def test_a_time_zone_that_is_a_directory_is_none() -> None:
         Settings(time_zone="America")
 
 
+def test_an_unknown_time_zone_is_told_without_the_errors_behind_it() -> None:
+    """Three tracebacks stood before the one line that tells."""
+    with pytest.raises(SettingsError, match="LOADTRIM_TIME_ZONE=Mars cannot be used") as told:
+        Settings(time_zone="Mars")
+    assert told.value.__suppress_context__
+    assert told.value.__cause__ is None
+
+
 def test_secrets_are_not_in_what_a_program_may_log() -> None:
     settings = Settings(scaler="webhook", scaler_token="hush", scaler_url="https://hooks.example/scale?key=hush")
     assert "hush" not in repr(settings)

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from loadtrim_agent.observability.text import counted, printable
+from loadtrim_agent.observability.text import printable, wish_line
 
 from .port import Answer, ScaleOutcome, Scaler, ScaleRequest
 from .unmet import EXECUTE_SECONDS, Unmet
@@ -320,8 +320,7 @@ class ScaleReconciler:
             self._told.clear()
             repeated = self._last is not None and self._last.request.asks_the_same(request)
             if not repeated or not (self._last and self._last.outcome.accepted):
-                victims = f", without {', '.join(request.victims)}" if request.victims else ""
-                wish = f"{counted(request.replicas, 'replica')}{victims}: {request.reason}"
+                wish = wish_line(request.replicas, request.victims, request.reason)
                 _log.info("asked %s for %s", name, printable(wish))  # Names of instances come from records.
             self._look_after(request, outcome, now)
             return

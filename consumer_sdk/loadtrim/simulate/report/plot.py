@@ -86,8 +86,7 @@ def _pyplot() -> Any:
         from matplotlib import pyplot
     except ImportError:
         raise WrongLoadError(
-            "The plot cannot be drawn, for matplotlib is not installed; the figures are not affected. "
-            "pip install matplotlib, or leave --plot out."
+            "The plot cannot be drawn, for matplotlib is not installed. pip install matplotlib, or leave --plot out."
         ) from None
     return pyplot
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from loadtrim.cli import main
-from loadtrim.cli.explain import explain_lines, gather
+from loadtrim.cli.explain import explain_lines, gather, told_lines
 from loadtrim.cli.up import default_name
 
 from ..observer.control_records import decision
@@ -70,6 +70,23 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_wrong_use_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["statsu", "g"], "There is no command 'statsu', so nothing was done. Did you mean status?"),
+        (["frobnicate"], "There are: up, doctor, groups, "),
+        (["up", "--replicas", "2", "python", "x.py"], "loadtrim up [option ...] -- python x.py"),
+        (["groups", "there"], "unrecognized arguments: there"),
+        (["status", "g", "--bootstrap", "http://localhost:9092/"], "Write it without: localhost:9092"),
+        (["status", "g", "--bootstrap", "a:1,PLAINTEXT://b:2"], "Write it without: a:1,b:2"),
+    ],
+)
+def test_what_was_meant_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """All commands were listed, or the words were unrecognized, or no broker could be talked to."""
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"], ["explain", "--help"]])
@@ -289,3 +306,12 @@ def test_sasl_without_a_login_is_one_sentence(tmp_path: Path, capsys: pytest.Cap
     told = capsys.readouterr().err
     assert told.startswith(f"loadtrim: {config} asks for SASL with PLAIN and has no username and no password.")
     assert "Traceback" not in told
+
+
+def test_decisions_of_a_group_that_is_mixed_now_are_told_as_old() -> None:
+    """They were told as if the leader made them still."""
+    assert "mixed group" in told_lines("g", gather([decision()]), {}, True, None)[-1]
+    assert "no decisions. This is a mixed group" in told_lines("g", [], {}, True, None)[0]
+    assert told_lines("g", [], {}, False, None) == [
+        "g: no decisions yet; its leader decides once it has its members' reports"
+    ]

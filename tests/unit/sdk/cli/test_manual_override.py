@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from loadtrim.cli.manual_override import refuse_above_maximum, too_many
+from loadtrim.cli.manual_override import refuse_above_maximum, too_many, without_effect
 from loadtrim.errors import UsageError
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from unit.planning.virtual_group import Fleet, even
-from unit.sdk.observer.control_records import decision
+from unit.sdk.observer.control_records import base, decision, report, view
 
 
 def scale(replicas: int | None, forced: bool = False) -> ManualOverrideRecord:
@@ -45,6 +45,33 @@ def test_more_than_the_partitions_is_warned_about(replicas: int | None, forced: 
     assert warning in told
     assert bool(warning) == bool(told)
     assert too_many(scale(replicas, forced), None) == ""
+
+
+@pytest.mark.parametrize(
+    ("replicas", "fields", "said"),
+    [
+        (3, {"scales": False}, "no scaler (LOADTRIM_SCALER)"),
+        (3, {"scales": False, "mode": "shadow"}, "LOADTRIM_MODE=active"),
+        (3, {"scales": True}, ""),
+        (None, {"scales": False}, ""),
+    ],
+)
+def test_an_order_that_nobody_carries_out_is_said_to_be_one(
+    replicas: int | None, fields: dict[str, object], said: str
+) -> None:
+    """The group was said to have 3 replicas from now on, and nothing came of it."""
+    state = view(base(1, {"a": (0,)}), decision("a", **fields)).state(1.0)
+    told = without_effect(scale(replicas), state)
+    assert said in told
+    assert bool(said) == bool(told)
+
+
+@pytest.mark.parametrize("replicas", [3, None])
+def test_in_a_mixed_group_no_order_has_an_effect(replicas: int | None) -> None:
+    folded = view(base(1, {"a": (0,)}), decision("a"))
+    for at in (1.0, 2.0, 3.0):
+        folded.apply(report("a", at=at, generation=2))
+    assert "This is a mixed group" in without_effect(scale(replicas), folded.state(3.0))
 
 
 def test_a_maximum_above_the_partitions_is_what_is_asked_for() -> None:

@@ -13,6 +13,7 @@ import pytest
 from loadtrim.cli import main
 
 LOAD = "step:before=50,after=200,at=5,seconds=15"
+QUIET = "constant:rate=1,seconds=3"
 SHORT = ["simulate", LOAD, "--partitions", "3", "--sla", "0.5"]
 
 
@@ -338,6 +339,7 @@ def test_a_plot_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert main([*SHORT, "--plot", "out.png"]) == 2
     said = capsys.readouterr()
     assert "pip install matplotlib" in said.err
+    assert "the figures are not affected" not in said.err, "nothing was played, so there are none"
     assert said.out == ""
 
 
@@ -373,6 +375,7 @@ def test_a_part_of_a_trace_of_months_is_played(tmp_path: Path, capsys: pytest.Ca
         ([LOAD, "--partitions", "0"], "at least 1"),
         ([LOAD, "--partitions", "2", "--shares", "1,2,3"], "2 numbers"),
         ([LOAD, "--partitions", "2", "--shares", "nan,1"], "2 numbers"),
+        ([LOAD, "--shares", "1,1,1,1,1,1,1,1"], "Or give --partitions 8."),
         ([LOAD, "--sla", "0"], "--sla is 0"),
         ([LOAD, "--sla", "nan"], "--sla is nan"),
         (
@@ -425,6 +428,20 @@ def test_wrong_input_is_said_and_is_exit_code_2(
     assert said in error
     assert "Nothing was played." in error
     assert "Traceback" not in error
+
+
+def test_a_time_may_have_a_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--cost`` took one, and ``--sla 500ms`` was an "invalid float value"."""
+    (timed,) = [told(["simulate", QUIET, "--sla", "500ms", "--startup", "2s"], capsys)]
+    assert (timed["objective"]["seconds"], timed["group"]["startup_seconds"]) == (0.5, 2.0)
+    assert main(["simulate", QUIET, "--sla", "soon"]) == 2
+    assert "'soon' is no time; write it like 0.5, 0.5s or 500ms" in capsys.readouterr().err
+
+
+def test_where_nothing_was_decided_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A heading stood there, and nothing below."""
+    assert main(["simulate", QUIET, "--partitions", "1", "--policy", "fixed:replicas=1", "--decisions"]) == 0
+    assert "none: no decision wanted another number" in capsys.readouterr().out
 
 
 def test_help_lists_generators_policies_packers_and_protocols(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from loadtrim.cli.live import LiveView, Scene, bar, render, sparkline
-from loadtrim.cli.text import ago, group_line, owns, status_lines, table
+from loadtrim.cli.text import ago, group_line, owns, partition_rows, status_lines, table
 from loadtrim.observer.group import ObservedGroup
 from loadtrim.orchestrator.instances import EventKind, InstanceInfo, OrchestratorEvent
 from loadtrim.orchestrator.supervisor import Phase
 from loadtrim_agent.wire.codec import Record
-from loadtrim_agent.wire.ownership_records import HelloRecord
+from loadtrim_agent.wire.ownership_records import HelloRecord, LeftRecord
 from loadtrim_agent.wire.telemetry_records import PartitionReport
 
 from ..observer.control_records import GROUP, base, decision, manual_override, release, report, view
@@ -137,14 +137,48 @@ def test_a_group_without_members_says_so() -> None:
     lines = status_lines(running(at=40.0))
     assert lines[0] == "payments-service: generation 14, led by pay-1 when it ended"
     assert "  behind    9 records, the oldest 500 ms old, as last reported" in lines
-    assert lines[-1].strip() == "Nobody is there: no member has said anything lately (the last one: 40 s ago)."
+    assert "Nobody of loadtrim is there: no member has said anything lately (the last one: 40 s ago)." in lines[-1]
     assert "silent for 40 s" in "\n".join(lines)
+
+
+def test_a_mixed_group_is_told_as_one() -> None:
+    """It was shown with its last leader, with owners that had ended, and without a word of what is the matter."""
+    folded = view(
+        base(14, {"m-1": (0, 1), "m-2": (2,)}, at=10.0),
+        report("m-1", at=11.0, instance="pay-1", generation=14),
+        decision("m-1", at=11.0, generation=14, replicas_actual=2, replicas_wanted=3),
+    )
+    for second in range(60, 65):
+        seen = PartitionReport(topic="payments", partition=1, lag=4)
+        folded.apply(report("m-3", seen, at=float(second), instance="pay-3", generation=15))
+    state = folded.state(65.0)
+    lines = status_lines(state, partitions=True)
+    assert lines[0] == "payments-service: generation 15, mixed group, no leader"
+    assert "pay-1" not in "\n".join(lines)
+    assert "wanted" not in lines[1]
+    assert any("pay-3" in line and "1: payments 1" in line for line in lines)
+    assert "mixed group" in lines[-1]
+    assert "Nothing moves and nothing scales" in lines[-1]
+    assert "docs/how-to.md" in lines[-1]
+    assert "mixed group (nothing moves and nothing scales)" in group_line(state)
+    assert "nothing moves or scales" in shown(Scene(now=65.0, started_at=0.0, state=state))
+    assert "Nobody of loadtrim is there" in "\n".join(status_lines(folded.state(90.0)))
+
+
+def test_a_member_that_left_is_an_owner_by_its_name() -> None:
+    """At the end of ``up`` an owner was shown by its member id."""
+    state = view(
+        base(14, {"25344-320942": (0,), "m-2": ()}),
+        report("25344-320942", instance="pay-1"),
+        LeftRecord(group=GROUP, member="25344-320942", at=0.0),
+    ).state(0.0)
+    assert partition_rows(state.partitions, state.called)[0][:2] == ("payments-0", "pay-1")
 
 
 def test_what_is_not_known_is_said() -> None:
     empty = view().state(0.0)
     assert "no generation known, no leader known" in status_lines(empty)[0]
-    assert group_line(empty) == "payments-service: nobody there"
+    assert group_line(empty) == "payments-service: nobody of loadtrim there"
     guessed = status_lines(view(report("a", PartitionReport(topic="payments", partition=3))).state(0.0))
     assert "owners are those that reported last" in guessed[-1]
     orphan = view(base(1, {"a": (0,)}), report("a", PartitionReport(topic="payments", partition=4))).state(0.0)
@@ -211,6 +245,20 @@ def test_the_live_view_shows_everything() -> None:
         "Ctrl-C ends all",
     ):
         assert words in text, words
+
+
+@pytest.mark.parametrize(
+    ("failures", "ran_seconds", "words"),
+    [(1, None, "crashed once"), (3, 9.0, "crashed 3 times in a row"), (3, 11.0, "")],
+)
+def test_crashes_are_told_until_an_instance_has_run_well(failures: int, ran_seconds: float | None, words: str) -> None:
+    """ "crashed 1 times in a row" stood there for as long as the instance ran without a member."""
+    started = None if ran_seconds is None else 100.0 - ran_seconds
+    phase = Phase.WAITING if started is None else Phase.RUNNING
+    instance = InstanceInfo(name="pay-1", phase=phase, asked_at=0.0, started_at=started, failures=failures)
+    text = shown(Scene(now=100.0, started_at=0.0, instances=[instance], wanted=1))
+    assert words in text
+    assert ("crashed" in text) == bool(words)
 
 
 def test_the_live_view_of_little() -> None:

@@ -24,6 +24,9 @@ def run(*words: str) -> int:
         (["--min", "4", "--max", "3"], {}, "--min 4 is more than --max 3"),
         (["--min", "4"], {"LOADTRIM_MAX_REPLICAS": "3"}, "--min 4 is more than LOADTRIM_MAX_REPLICAS=3"),
         (["--max", "2"], {"LOADTRIM_MIN_REPLICAS": "3"}, "LOADTRIM_MIN_REPLICAS=3 is more than --max 2"),
+        (["--replicas", "3", "--max", "2"], {}, "--replicas 3 is more than --max 2"),
+        (["--replicas", "3"], {"LOADTRIM_MAX_REPLICAS": "1"}, "--replicas 3 is more than LOADTRIM_MAX_REPLICAS=1"),
+        (["--replicas", "1", "--min", "2"], {}, "--replicas 1 is less than --min 2"),
     ],
 )
 def test_bounds_that_no_number_keeps_are_refused_wherever_they_are_said(
@@ -34,3 +37,16 @@ def test_bounds_that_no_number_keeps_are_refused_wherever_they_are_said(
         monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=said):
         run(*words)
+
+
+@pytest.mark.parametrize(("words", "env", "begins"), [([], {}, 1), (["--min", "2"], {}, 2), ([], {"MIN": "3"}, 3)])
+def test_the_least_is_where_it_begins(
+    words: list[str], env: dict[str, str], begins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def started(args: argparse.Namespace, connection: object) -> int:
+        return int(args.replicas)
+
+    for name, value in env.items():
+        monkeypatch.setenv(f"LOADTRIM_{name}_REPLICAS", value)
+    monkeypatch.setattr(up, "_run", started)
+    assert run(*words) == begins

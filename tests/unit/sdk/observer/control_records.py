@@ -41,15 +41,8 @@ def release(generation: int, partition: int, version: int, source: str, target: 
 
 
 def report(member: str, *partitions: PartitionReport, at: float = 0.0, **fields: Any) -> ReportRecord:
-    return ReportRecord(
-        group=GROUP,
-        member=member,
-        at=at,
-        sequence=1,
-        generation=1,
-        partitions=partitions,
-        **fields,
-    )
+    told: dict[str, Any] = {"sequence": 1, "generation": 1} | fields
+    return ReportRecord(group=GROUP, member=member, at=at, partitions=partitions, **told)
 
 
 def decision(member: str = "a", at: float = 0.0, **fields: Any) -> DecisionRecord:

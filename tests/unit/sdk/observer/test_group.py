@@ -82,6 +82,82 @@ def test_without_a_base_the_reports_tell_the_owners() -> None:
     assert GroupObserver(GROUP).state(0.0).owners_from == "nothing"
 
 
+def test_what_a_former_owner_reports_last_is_not_shown_under_the_new_one() -> None:
+    """The new owner's partition was shown as ``gone``, with nothing behind."""
+    records = [base(1, {"a": (0,), "b": ()}), release(1, 0, 0, "a", "b")]
+    running = report("b", PartitionReport(topic="payments", partition=0, lag=7), at=1.0)
+    gone = report("a", PartitionReport(topic="payments", partition=0, arrived=3, state="gone"), at=1.5)
+    (shown,) = view(*records, running, gone).state(2.0).partitions
+    assert (shown.member, shown.state, shown.lag_records) == ("b", "running", 7)
+    (shown,) = view(*records, gone).state(2.0).partitions
+    assert (shown.member, shown.state, shown.lag_records) == ("b", "", None)
+
+
+def test_by_the_reports_a_partition_that_was_lost_has_no_owner() -> None:
+    seen = report("a", PartitionReport(topic="payments", partition=0))
+    gone = report("a", PartitionReport(topic="payments", partition=0, state="gone"))
+    assert owners(view(seen, gone).state(0.0)) == {}
+    assert owners(view(seen, gone, seen).state(0.0)) == {0: "a"}
+
+
+def mixed_group(*reported: tuple[float, int]) -> GroupObserver:
+    """Group of generation 7 until 20, with reports of c at these times and in these generations."""
+    folded = view(base(7, {"a": (0, 1), "b": (2,)}, at=10.0), decision("a", at=20.0, generation=7))
+    for at, generation in reported:
+        folded.apply(report("c", PartitionReport(topic="payments", partition=1, lag=2), at=at, generation=generation))
+    return folded
+
+
+def test_reports_beyond_what_any_leader_wrote_are_those_of_a_mixed_group() -> None:
+    """Leader, owners and members that had ended were shown for as long as the group was mixed."""
+    folded = mixed_group((21.0, 8), (22.0, 8), (23.0, 8))
+    folded.apply(release(7, 1, 0, "a", "b", at=15.0))
+    state = folded.state(23.0)
+    assert state.mixed
+    assert [each.version for each in state.partitions] == [0], "handoffs of a generation that is over"
+    assert (state.generation, state.leader, state.owners_from) == (8, None, "reports")
+    assert owners(state) == {1: "c"}
+    assert [(each.member, each.state) for each in state.members] == [("c", "running")]
+    folded.apply(base(9, {"c": (0, 1, 2)}, at=24.0))
+    state = folded.state(24.0)
+    assert (state.mixed, state.generation, state.leader) == (False, 9, "c")
+
+
+def test_a_member_that_joins_a_mixed_group_is_joining_until_it_reports() -> None:
+    """It was shown as joining for as long as it consumed: it is on no map."""
+    folded = mixed_group((21.0, 8), (23.0, 8))
+    folded.apply(HelloRecord(group=GROUP, member="d", at=23.0))
+    assert {each.member: each.state for each in folded.state(23.0).members} == {"c": "running", "d": "joining"}
+    folded.apply(report("d", at=24.0, generation=8))
+    assert {each.member: each.state for each in folded.state(24.0).members} == {"c": "running", "d": "running"}
+
+
+@pytest.mark.parametrize(
+    "reported",
+    [
+        pytest.param(((20.0, 7), (60.0, 7)), id="of the generation that was planned last"),
+        pytest.param(((21.0, 8), (22.0, 8)), id="the leader may be about to write"),
+        pytest.param(((21.0, 6), (24.0, 6)), id="late"),
+    ],
+)
+def test_a_group_is_not_called_mixed_too_soon(reported: tuple[tuple[float, int], ...]) -> None:
+    assert not mixed_group(*reported).state(reported[-1][0]).mixed
+
+
+def test_a_decision_of_the_generation_before_makes_no_group_mixed() -> None:
+    """Telemetry is read after all of the coordination log: older decisions come after a newer map."""
+    folded = mixed_group()
+    folded.apply(base(9, {"c": (0, 1, 2)}, at=30.0))
+    folded.apply(decision("a", at=25.0, generation=7))
+    for at in (31.0, 34.0):
+        folded.apply(report("c", at=at, generation=9))
+    assert not folded.state(34.0).mixed
+
+
+def test_a_mixed_group_that_was_deleted_and_begins_anew_is_seen() -> None:
+    assert mixed_group((60.0, 1), (63.0, 1)).state(63.0).mixed
+
+
 def test_a_partition_on_nobodys_map_has_no_owner() -> None:
     state = view(base(1, {"a": (0,)}), report("a", PartitionReport(topic="payments", partition=1))).state(1.0)
     assert owners(state) == {0: "a", 1: None}
