@@ -494,6 +494,8 @@ def test_a_lie_is_not_believed_the_more_the_larger_it_is() -> None:
     assert told[0] == told[1]
     assert told[0][0] == pytest.approx(baseline.BELIEVED * RATE * COST)
     assert "more than what ever came" in told[0][2]
+    sentence = group.history[-1].reason
+    assert f"; the baseline counts in part ({told[0][2]})" in sentence, "it was told as ignored, and is used"
 
 
 def test_after_a_week_less_is_believed() -> None:
