@@ -24,6 +24,10 @@ UNREADABLE = frozenset({
 })  # fmt: skip
 """Thrown where tables are not there, not what they should be, or where Spark cannot look."""
 
+NOT_STARTED = ("[JAVA_GATEWAY_EXITED]", "[JAVA_GATEWAY_NOT_FOUND]", "[INVALID_DRIVER_MEMORY]",
+               "Could not parse Master URL")  # fmt: skip
+"""Said by Spark where it did not come to run at all."""
+
 
 class PipelineError(Exception):
     """The outside is wrong. Caught in ``main``, which prints it and returns 1.
@@ -80,6 +84,12 @@ def explained(error: BaseException, root: str, bootstrap: str) -> PipelineError:
     """
     said, types = reason_of(error), {name.rpartition(".")[2] for name in java_types(error)}
     again = "What was written before is whole; nothing is written twice or lost by starting again."
+    if any(sign in said for sign in NOT_STARTED):
+        return PipelineError(
+            f"Spark could not be started: {said}", "Nothing was read or written.",
+            "Is Java 17 installed, and does JAVA_HOME name it, or PATH? Is --memory an amount such as 1g, of 500m or "
+            "more, and --master a URL such as local[*]?",
+        )  # fmt: skip
     if any(name.endswith("AuthorizationException") for name in types):
         return PipelineError(
             f"Kafka at {bootstrap} does not allow it: {said}", again,

@@ -18,8 +18,10 @@ import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from loadtrim.testing.distribution import DEPENDENCY_PLUGIN, MAVEN_SECONDS, cache_directory, locked
@@ -27,7 +29,7 @@ from loadtrim.testing.errors import LocalKafkaError
 from loadtrim.testing.tools import find_maven
 from loadtrim_spark.errors import PipelineError
 
-__all__ = ["ARTIFACTS", "jars", "own_settings", "session"]
+__all__ = ["ARTIFACTS", "check_zone", "jars", "own_settings", "session"]
 
 ARTIFACTS = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
@@ -59,6 +61,8 @@ def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, 
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.schema.autoMerge.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        # A group may be called ${spark.app.name}: what stands in a statement is meant as it is.
+        "spark.sql.variable.substitute": "false",
         # Rows that MERGE is given are persisted and the same when they are read again: no third copy of them. With one
         # file per day and group, one task would write all of a large group; `compact` puts the files together later.
         "spark.databricks.delta.merge.materializeSource": "none",
@@ -75,6 +79,7 @@ def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, 
         "spark.sql.codegen.cache.maxEntries": "1000",
     }
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else: spark-submit started this process
+        _name_files_in_utf8()
         settings |= own_settings(master, memory, jars())
     for name, value in {**settings, **(options or {})}.items():
         builder = builder.config(name, value)
@@ -84,6 +89,32 @@ def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, 
         # Spark's own handler calls Java from within the call that it interrupts: a traceback, no KeyboardInterrupt.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return spark
+
+
+def check_zone(spark: SparkSession, zone: str) -> None:
+    """Ask Java for a time zone that Python knows: both need it, and each has zones of its own.
+
+    Raises:
+        PipelineError: Java does not know it.
+    """
+    ids: Any = spark._jvm
+    try:
+        ids.java.time.ZoneId.of(zone, ids.java.time.ZoneId.SHORT_IDS)
+    except Py4JJavaError as error:
+        raise PipelineError(
+            f"Java knows no time zone {zone}, though Python does.",
+            "Nothing was learnt, and nothing written.",
+            "Give the zone's name as in IANA's list by --time-zone, such as Europe/Berlin.",
+        ) from error
+
+
+def _name_files_in_utf8() -> None:
+    """Have the Java that is about to start write names of files in UTF-8: directories of groups bear their ids.
+
+    Python makes up for a locale that is not set, and Java inherits that; one that is set to C it leaves alone.
+    """
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def own_settings(master: str, memory: str, jars: Iterable[Path]) -> dict[str, str]:

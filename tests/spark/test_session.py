@@ -11,7 +11,8 @@ import pyspark
 import pytest
 
 import loadtrim_spark
-from loadtrim_spark.session import jars, own_settings
+from loadtrim_spark.errors import explained
+from loadtrim_spark.session import _name_files_in_utf8, jars, own_settings
 
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 APPLICATION = Path(loadtrim_spark.__file__).parent / "__main__.py"
@@ -31,6 +32,28 @@ def test_executors_elsewhere_can_reach_the_driver(master: str) -> None:
     settings = own_settings(master, "1g", [])
     assert settings["spark.master"] == master
     assert not {"spark.driver.bindAddress", "spark.driver.host"} & set(settings)
+
+
+@pytest.mark.parametrize(("locale", "then"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8")])
+def test_java_writes_names_of_files_in_utf8(locale: str, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With LC_ALL=C a group whose id is not ASCII had no directory, and ingest ended for all groups."""
+    monkeypatch.setenv("LC_ALL", locale)
+    _name_files_in_utf8()
+    assert os.environ["LC_ALL"] == then
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
+        "[INVALID_DRIVER_MEMORY] System memory 100 must be at least 471859200.",
+    ],
+)
+def test_spark_that_does_not_start_says_where_to_look(said: str) -> None:
+    """It was said that Spark gave up, and to start it again."""
+    told = str(explained(RuntimeError(said), "/state", "kafka:9092"))
+    assert told.startswith(f"Spark could not be started: {said}\n")
+    assert all(name in told for name in ("Java 17", "JAVA_HOME", "--memory", "--master"))
 
 
 def test_spark_submit_runs_the_package_itself(tmp_path: Path) -> None:

@@ -150,13 +150,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_sample(self, now: float, seen: float, expected: float) -> Comparison:
         """A decision later. Both are work per second at that moment."""
+        # A clock that goes back, as from one leader to the next, leaves this sample out, and no more than this one.
         elapsed = max(0.0, now - self.at)
         keep = math.exp(-elapsed / PERIOD_SECONDS)
         took = min(elapsed, SAMPLE_SECONDS_MAX)
         known = self.scale if self.seconds >= COMPARED_SECONDS_MIN else None
         return structs.replace(
             self,
-            at=max(now, self.at),
+            at=now,
             seconds=self.seconds * keep + took,
             seen=self.seen * keep + seen * took,
             expected=self.expected * keep + expected * took,

@@ -19,6 +19,8 @@ _LEFT_OUT = {
     "slot_time": "what they tell is minutes from the broker's clock; look at the clock of its host",
     "slot_length": "they count in slots of another length; let all members have one version",
 }
+MISSING = "missing"
+"""Code of a topic that has no baseline (:class:`.baseline.Ignored`)."""
 STILL = Moving(in_hand_seconds=0.0)
 
 
@@ -67,14 +69,22 @@ def explain(
         why = f" ({reasons[0]})" if len(reasons) == 1 and reasons[0] else ""
         parts.append(f"{len(moves)} partition{'s' if len(moves) != 1 else ''} to move{why}")
     if baseline is not None and baseline.reason:
-        which = "some baselines are" if baseline.used else "the baseline is"
-        parts.append(f"{which} ignored ({baseline.reason})")
+        parts.append(_objection(baseline))
     if sizing.replicas != there:
         if config.mode == "shadow":
             parts.append("shadow mode, so nothing is scaled")
         elif not config.can_scale:
             parts.append("no scaler is set, so this is advice only")
     return "; ".join(parts) + "."
+
+
+def _objection(use: BaselineUse) -> str:
+    """Return what speaks against baselines. Of one that is used only a part may count, which does not ignore it."""
+    if not use.used:
+        return f"the baseline is ignored ({use.reason})"
+    # Topics without a baseline have no reason to be told.
+    some = any(why != MISSING for why in use.ignored.values())
+    return f"{'some baselines are ignored' if some else 'the baseline counts in part'} ({use.reason})"
 
 
 def _adds(least: int, sizing: Sizing) -> bool:

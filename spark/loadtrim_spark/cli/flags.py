@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import os
 import zoneinfo
 
 from loadtrim_agent.common.settings import DEFAULTS
+from loadtrim_agent.wire.ranges import STARTUP_SECONDS_MAX
 
-__all__ = ["add_calendar", "count", "day", "pair", "positive"]
+__all__ = ["add_calendar", "count", "day", "directory", "group_id", "pair", "period", "positive", "share", "startup"]
 
 BUCKET_MINUTES = (5, 10, 15, 20, 30, 60)
 WEEKS_MAX = 52
+SHARE_MIN = 0.5
+"""As the setting's own (``Share`` in :mod:`loadtrim_agent.common.settings`)."""
+PERIOD_SECONDS_MIN = 0.001
+"""Spark counts the time between two batches in milliseconds."""
 
 
 def add_calendar(parser: argparse.ArgumentParser, bucket_minutes: int | None, bucket_default: str) -> None:
@@ -43,15 +49,53 @@ def pair(text: str) -> tuple[str, str]:
 
 def positive(text: str) -> float:
     """A finite number above 0."""
-    value = float(text)
-    if not 0 < value < float("inf"):
+    value = _number(text)
+    if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text}: a number above 0")
     return value
 
 
+def period(text: str) -> float:
+    """Seconds from one batch to the next."""
+    value = positive(text)
+    if value < PERIOD_SECONDS_MIN:
+        raise argparse.ArgumentTypeError(f"{text}: {PERIOD_SECONDS_MIN} s or more")
+    return value
+
+
+def share(text: str) -> float:
+    """A share of records that an objective can ask for."""
+    value = _number(text)
+    if not SHARE_MIN <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: a share of at least {SHARE_MIN} and below 1, such as 0.999")
+    return value
+
+
+def startup(text: str) -> float:
+    """Seconds that a replica takes to start."""
+    value = _number(text)
+    if not 0 <= value <= STARTUP_SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text}: 0 to {STARTUP_SECONDS_MAX:.0f} seconds")
+    return value
+
+
+def group_id(text: str) -> str:
+    """The id of a consumer group."""
+    if not text:
+        raise argparse.ArgumentTypeError("no group has an empty id")
+    return text
+
+
+def directory(text: str) -> str:
+    """A directory or the URL of one."""
+    if not text.strip("/"):
+        raise argparse.ArgumentTypeError(f"{text!r}: a directory below the root, or the URL of one")
+    return text
+
+
 def count(text: str) -> int:
     """A whole number from 1 on."""
-    if not text.isdigit() or int(text) < 1:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 on")
     return int(text)
 
@@ -64,9 +108,16 @@ def day(text: str) -> datetime.date:
         raise argparse.ArgumentTypeError(f"{text!r}: a date like 2026-11-23") from None
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+
+
 def _weeks(text: str) -> int:
-    weeks = int(text)
-    if not 1 <= weeks <= WEEKS_MAX:
+    weeks = count(text)
+    if weeks > WEEKS_MAX:
         raise argparse.ArgumentTypeError(f"{text}: 1 to {WEEKS_MAX} weeks")
     return weeks
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loadtrim_agent.wire.topic_names import BASELINE_TOPIC
-from loadtrim_spark.cli.flags import add_calendar, pair, positive
+from loadtrim_spark.cli.flags import add_calendar, directory, group_id, pair, period, positive
 from loadtrim_spark.cli.studies import add_studies
 from loadtrim_spark.errors import JAVA_ERRORS, PipelineError, explained
 from loadtrim_spark.learning.days import MINUTE_SECONDS
@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         args = parser.parse_args(argv)
+        args.check(args)
     except SystemExit as end:
         return int(end.code or 0)
     tables = Tables(args.state.rstrip("/"))
@@ -65,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m loadtrim_spark", description=DESCRIPTION, epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
+    parser.set_defaults(check=lambda _: None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     common = _common()
     for add in (_add_ingest, _add_baselines, _add_backfill, _add_delete, _add_compact):
@@ -75,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_ingest(commands: Commands, common: argparse.ArgumentParser) -> None:
     add = _command(commands, common, "ingest", _ingest, "read new telemetry of all groups into the history")
-    add.add_argument("--every", type=positive, metavar="SECONDS",
+    add.add_argument("--every", type=period, metavar="SECONDS",
                      help="go on for ever, a batch this often (default: end when all there is was read)")  # fmt: skip
     _add_late(add)
 
@@ -89,13 +91,13 @@ def _add_baselines(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def _add_backfill(commands: Commands, common: argparse.ArgumentParser) -> None:
     add = _command(commands, common, "backfill", _backfill, "read again what Kafka still holds of one group")
-    add.add_argument("--group", required=True, help="the consumer group's id")
+    add.add_argument("--group", type=group_id, required=True, help="the consumer group's id")
     _add_late(add)
 
 
 def _add_delete(commands: Commands, common: argparse.ArgumentParser) -> None:
     add = _command(commands, common, "delete", _delete, "remove one group: history, quarantine, published baselines")
-    add.add_argument("--group", required=True, help="the consumer group's id")
+    add.add_argument("--group", type=group_id, required=True, help="the consumer group's id")
 
 
 def _add_compact(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -118,7 +120,8 @@ def _common() -> argparse.ArgumentParser:
                         help="the cluster's brokers (default: $KAFKA_BOOTSTRAP, else localhost:9092)")  # fmt: skip
     common.add_argument("--kafka-option", metavar="NAME=VALUE", action="append", default=[], type=pair,
                         help="a setting of Kafka's Java client (TLS, SASL), as often as needed")  # fmt: skip
-    common.add_argument("--state", metavar="DIR", default=env.get("LOADTRIM_SPARK_STATE", "loadtrim-history"),
+    common.add_argument("--state", metavar="DIR", type=directory,
+                        default=env.get("LOADTRIM_SPARK_STATE", "loadtrim-history"),
                         help="where the tables and the checkpoint are: a directory, or a URL of a file system that "
                         "Spark knows (default: $LOADTRIM_SPARK_STATE, else loadtrim-history)")  # fmt: skip
     common.add_argument("--master", metavar="URL", default=env.get("LOADTRIM_SPARK_MASTER", "local[*]"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from loadtrim_agent.wire.topic_names import control_topic
-from loadtrim_spark.cli.flags import add_calendar, count, day, positive
+from loadtrim_spark.cli.flags import add_calendar, count, day, group_id, positive, share, startup
 from loadtrim_spark.errors import PipelineError
 from loadtrim_spark.evaluation.backtest import METHODS, Score, backtested
 from loadtrim_spark.evaluation.generate import arrivals, as_records, as_source, reports
@@ -31,7 +32,7 @@ from loadtrim_spark.pipeline.baselines import BUCKET_SECONDS, baselines, current
 from loadtrim_spark.pipeline.history import Tables, is_table, open_tables, take_in
 from loadtrim_spark.pipeline.source import Source
 from loadtrim_spark.reporting.story import Period, gather
-from loadtrim_spark.session import session
+from loadtrim_spark.session import check_zone, session
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -41,6 +42,8 @@ __all__ = ["add_studies"]
 DAY_SECONDS = 86_400
 JUDGED_DAYS = 28
 REPORT_DAYS = 7
+PLAYED_DAYS_MAX = 364
+"""As many as the weeks that can be looked back."""
 PROGRESS_SECONDS = 60
 """Of the load that is played, between two lines of progress."""
 
@@ -63,7 +66,7 @@ def _add_backtest(commands: SubParsers, common: argparse.ArgumentParser) -> None
         "share of the minutes not above the quantile. Pinball loss: relative to the mean rate; smaller is better.",
     )  # fmt: skip
     source = add.add_mutually_exclusive_group()
-    source.add_argument("--group", help="only this group of the history (default: all of them)")
+    source.add_argument("--group", type=group_id, help="only this group of the history (default: all of them)")
     source.add_argument("--trace", metavar="FILE", help="instead of the history a CSV of time and count")
     source.add_argument("--generated", choices=sorted(SCENARIOS), help="instead of the history a generated load")
     add.add_argument("--from", dest="begin", type=day, metavar="DATE",
@@ -76,22 +79,32 @@ def _add_backtest(commands: SubParsers, common: argparse.ArgumentParser) -> None
     )
     play.add_argument("--play", type=count, metavar="N", help="play the last N days (some 10 minutes a day, twice)")
     play.add_argument("--sla", type=positive, default=5.0, metavar="S", help="the objective, seconds (default: 5)")
-    play.add_argument("--share", type=float, default=0.999, metavar="P", help="of the records (default: 0.999)")
-    play.add_argument("--startup", type=float, default=60.0, metavar="S", help="of a replica, seconds (default: 60)")
+    play.add_argument("--share", type=share, default=0.999, metavar="P", help="of the records (default: 0.999)")
+    play.add_argument("--startup", type=startup, default=60.0, metavar="S", help="of a replica, seconds (default: 60)")
     play.add_argument("--peak-replicas", type=positive, default=5.0, metavar="N",
                       help="what the busiest second of a recorded load is worth (default: 5)")  # fmt: skip
     add.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    add.set_defaults(run=_backtest)
+    add.set_defaults(run=_backtest, check=functools.partial(_check_backtest, add))
+
+
+def _check_backtest(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Refuse what can be told before anything is learnt, which takes minutes."""
+    if args.play and not (args.group or args.trace or args.generated):
+        parser.error("argument --play: only one group can be played at a time: name it by --group")
+    if args.play and args.play > PLAYED_DAYS_MAX:
+        parser.error(f"argument --play: {args.play}: 1 to {PLAYED_DAYS_MAX} days")
 
 
 def _backtest(args: argparse.Namespace, source: Source, tables: Tables) -> None:
     spark = session(args.master, args.memory)
     if not (args.generated or args.trace or _has_history(spark, tables, "nothing was judged")):
         return
+    check_zone(spark, args.time_zone)
     study = _study(args, spark, tables)
     newest = study.days.agg(F.max("start")).first()
     if newest is None or newest[0] is None:
-        print("there is nothing to judge by yet", file=sys.stderr)
+        of_group = f"the history in {tables.root} has nothing of the group {args.group}: look at --group and --state"
+        print(of_group if args.group else "there is nothing to judge by yet", file=sys.stderr)
         return
     until = newest[0] + study.bucket_seconds
     end = min(begin_of(args.end, study.zone), until) if args.end else midnight(until, study.zone)
@@ -165,6 +178,9 @@ def _table(found: Sequence[Score], begin: int, end: int) -> list[str]:
     for group, topic in sorted({(score.group, score.topic) for score in found}):
         own = [score for score in found if (score.group, score.topic) == (group, topic)]
         lines += ["", f"{group} {topic}: {own[0].minutes:,} minutes"]
+        if own[0].pinball is None:
+            lines.append("  nothing came in these minutes, so there is no rate to measure a loss by: it is left out")
+            continue
         naive = _loss(own, "seasonal_naive")
         for method in METHODS:
             cells = [f"{s.coverage:7.2%} / {s.pinball:.4f}" for s in own if s.method == method]
@@ -174,7 +190,7 @@ def _table(found: Sequence[Score], begin: int, end: int) -> list[str]:
 
 
 def _loss(own: Sequence[Score], method: str) -> float:
-    return sum(score.pinball for score in own if score.method == method)
+    return sum(score.pinball or 0.0 for score in own if score.method == method)
 
 
 # -- report
@@ -184,7 +200,7 @@ def _add_report(commands: SubParsers, common: argparse.ArgumentParser) -> None:
     add = commands.add_parser(
         "report", parents=[common], help="a page with plots: what came, what it took, what was late"
     )
-    add.add_argument("--group", help="only this group (default: the busiest)")
+    add.add_argument("--group", type=group_id, help="only this group (default: the busiest)")
     add.add_argument("--days", type=positive, default=REPORT_DAYS, help="how far back from the newest record (default: "
                      "%(default)s)")  # fmt: skip
     add.add_argument("--output", type=Path, default=Path("loadtrim-report.html"), metavar="FILE",
@@ -205,12 +221,14 @@ def _report(args: argparse.Namespace, source: Source, tables: Tables) -> None:
     spark = session(args.master, args.memory)
     if not _has_history(spark, tables, "no page was written"):
         return
+    check_zone(spark, args.time_zone)
     days, bucket = current_days(spark, tables, _bucket_seconds(args), args.group)
     history = spark.read.format("delta").load(tables.history)
     history = history.where(F.col("group") == args.group) if args.group else history
     newest = history.agg(F.max("at")).first()
     if newest is None or newest[0] is None:
-        print(f"the history in {tables.root} has nothing to tell of yet: no page was written", file=sys.stderr)
+        what = f"nothing of the group {args.group}" if args.group else "nothing to tell of yet"
+        print(f"the history in {tables.root} has {what}: no page was written", file=sys.stderr)
         return
     end = int(newest[0]) + 1
     period = Period(begin=int(end - args.days * DAY_SECONDS), end=end, zone=args.time_zone)
@@ -237,7 +255,7 @@ def _add_generate(commands: SubParsers, common: argparse.ArgumentParser) -> None
     add.add_argument("--scenario", choices=sorted(SCENARIOS), default="steep",
                      help="its load: rises by the clock (steep), people's days (office), or much noise and clocks that "
                      "change (berlin) (default: %(default)s)")  # fmt: skip
-    add.add_argument("--group", default="generated", help="its name (default: %(default)s)")
+    add.add_argument("--group", type=group_id, default="generated", help="its name (default: %(default)s)")
     add.add_argument("--report-seconds", type=int, choices=(1, 5, 10, 60), default=60,
                      help="interval of a report (default: %(default)s)")  # fmt: skip
     add.add_argument("--kafka", action="store_true", help="write to the group's control topic")

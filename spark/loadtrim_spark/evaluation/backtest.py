@@ -50,7 +50,7 @@ class Score:
         method: one of :data:`METHODS`.
         quantile: 0 to 1.
         coverage: share of the minutes that were not above it.
-        pinball: mean loss / mean rate.
+        pinball: mean loss / mean rate; None: nothing came in the minutes that were judged.
         minutes: that were judged.
     """
 
@@ -59,7 +59,7 @@ class Score:
     method: str
     quantile: float
     coverage: float
-    pinball: float
+    pinball: float | None
     minutes: int
 
 
@@ -137,7 +137,7 @@ def scores(answers: DataFrame) -> DataFrame:
 
     Returns:
         group, topic, method, quantile, coverage (share of the minutes that were not above it), pinball (mean loss /
-        mean rate of these minutes), minutes (how many were judged).
+        mean rate of these minutes; null where nothing came in them), minutes (how many were judged).
     """
     judged = reduce(lambda left, right: left & right, (F.col(method).isNotNull() for method in METHODS))
     zeros = F.array_repeat(
@@ -161,7 +161,7 @@ def scores(answers: DataFrame) -> DataFrame:
                 F.lit(method).alias("method"),
                 F.lit(quantile).alias("quantile"),
                 F.col(f"`coverage {method} {quantile}`").alias("coverage"),
-                (F.col(f"`pinball {method} {quantile}`") / F.col("mean")).alias("pinball"),
+                F.try_divide(F.col(f"`pinball {method} {quantile}`"), F.col("mean")).alias("pinball"),
                 F.col("n").alias("minutes"),
             )
             for method in METHODS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from loadtrim.simulate import Load
@@ -127,15 +127,20 @@ def _counts(spark: SparkSession, path: str) -> tuple[DataFrame, int]:
         counts = counts.where("start is not null and arrived >= 0").select(
             "start", F.round("arrived").cast("bigint").alias("arrived")
         )  # fmt: skip
-        first, last, rows = counts.agg(F.min("start"), F.max("start"), F.count(F.lit(1))).collect()[0]
+        rows = counts.select("start").distinct()
+        before = F.lag("start").over(Window.orderBy("start"))
+        step = rows.select((F.col("start") - before).alias("apart")).agg(F.min("apart")).collect()[0][0]
+        first = rows.agg(F.min("start")).collect()[0][0]
+        off = rows.where((F.col("start") - first) % step != 0).count() if step else 0
     except PySparkException as error:
         raise _no_load(path, str(error).splitlines()[0][:200]) from error
-    if rows < 2 or first == last:
-        raise _no_load(path, "it has fewer than two counts")
-    step = round((last - first) / (rows - 1) / MINUTE_SECONDS) * MINUTE_SECONDS
     if not step:
-        raise _no_load(path, "its counts are less than half a minute apart")
-    return counts, step
+        raise _no_load(path, "it has fewer than two counts")
+    if step % MINUTE_SECONDS:
+        raise _no_load(path, f"the nearest of its counts are {step} s apart, which is no whole number of minutes")
+    if off:
+        raise _no_load(path, f"the nearest of its counts are {step} s apart, and {off} are at no multiple of that")
+    return counts, int(step)
 
 
 def _no_load(path: str, why: str) -> PipelineError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from loadtrim_agent.wire.baseline_records import QUANTILE_MAX, RATE_MAX
 from loadtrim_agent.wire.ranges import HANDOFF_SECONDS_MAX, STARTUP_SECONDS_MAX
 from loadtrim_spark.learning.days import WHOLE_TOPIC, total
 from loadtrim_spark.learning.learn import QUANTILES, Calendar
@@ -17,6 +18,10 @@ BETTER_BY_MIN = 0.01
 """And it must be lower by this: of two that are next to nothing neither is better."""
 SHAPE_UNIT = 1000
 """Shapes are whole numbers, thousandths of the mean."""
+QUANTILE_MIN = 1e-6
+"""A median below this tells of minutes that are empty as good as always. Chosen: it is above 0, as leaders ask."""
+TYPES_MAX = 100
+"""Types of instances whose speed is told: those that did the most. Chosen: all of a group go into one record."""
 
 
 def chosen(learnt: DataFrame, errors: DataFrame) -> DataFrame:
@@ -65,7 +70,8 @@ def speeds(days: DataFrame) -> DataFrame:
     return (
         per_topic.join(standard, on=["group", "topic"], how="inner")
         .where((F.col("cost") > 0) & (F.col("standard") > 0))
-        .groupBy("group", "instance_type").agg(quotient.alias("speed"))
+        .groupBy("group", "instance_type").agg(quotient.alias("speed"), total(F.col("done")).alias("all_done"))
+        .withColumn("place", F.row_number().over(most)).where(F.col("place") <= TYPES_MAX)
         .groupBy("group").agg(F.map_from_entries(F.sort_array(F.collect_list(
             F.struct("instance_type", F.round("speed", 4))))).alias("speeds"))
     )  # fmt: skip
@@ -101,10 +107,11 @@ def messages(series: DataFrame, cost: DataFrame, groups: DataFrame, calendar: Ca
     shape = F.transform("shape", lambda share: F.round(share * SHAPE_UNIT).cast("int"))
     head = [F.lit("baseline").alias("kind"), F.lit(1).alias("v"), F.lit(calendar.as_of).alias("at"), F.col("group")]
     of_series = F.struct(
-        *head, F.col("topic"), partition.alias("partition"), _digits("level").alias("rate"),
-        F.round("growth", 4).alias("growth"), _rounded(F.col("quantiles")).alias("quantiles"),
-        F.when(~F.col("borrowed"), shape).alias("shape"), _digits("cost_mean").alias("cost_mean"),
-        _digits("cost_variance").alias("cost_variance"), F.lit(calendar.zone).alias("time_zone"),
+        *head, F.col("topic"), partition.alias("partition"),
+        F.least(_digits(F.col("level"), 6), F.lit(RATE_MAX)).alias("rate"),
+        F.round("growth", 4).alias("growth"), F.transform("quantiles", _factor).alias("quantiles"),
+        F.when(~F.col("borrowed"), shape).alias("shape"), _digits(F.col("cost_mean"), 6).alias("cost_mean"),
+        _digits(F.col("cost_variance"), 6).alias("cost_variance"), F.lit(calendar.zone).alias("time_zone"),
         F.lit(calendar.bucket_seconds).alias("bucket_seconds"), *_period(calendar), F.col("weeks"),
         F.round("error", 4).alias("error"), F.round("outliers", 4).alias("outliers"),
     )  # fmt: skip
@@ -121,12 +128,14 @@ def _period(calendar: Calendar) -> tuple[Column, Column]:
     return F.col("first").alias("from"), (F.col("last") + calendar.bucket_seconds).alias("to")
 
 
+_VALUE = r'(?s)^\{"x":(.*)\}$'
+"""Of an object with one field. A dot stands for line separators too, which JSON leaves as they are."""
+
+
 def _key(topic: Column, partition: Column) -> Column:
     """A JSON array of group, topic and partition, with null for what the record is not about."""
     quoted = [
-        F.coalesce(
-            F.regexp_extract(F.to_json(F.struct(text.cast("string").alias("x"))), r'^\{"x":(.*)\}$', 1), F.lit("")
-        )
+        F.coalesce(F.regexp_extract(F.to_json(F.struct(text.cast("string").alias("x"))), _VALUE, 1), F.lit(""))
         for text in (F.col("group"), topic)
     ]
     parts = [F.when(text == "", "null").otherwise(text) for text in quoted]
@@ -136,10 +145,18 @@ def _key(topic: Column, partition: Column) -> Column:
     ).alias("key")  # fmt: skip
 
 
-def _digits(name: str) -> Column:
-    """Six significant digits."""
-    value = F.col(name)
-    places = F.pow(F.lit(10.0), F.lit(5) - F.floor(F.log10(F.abs(value))))
+def _factor(value: Column) -> Column:
+    """Return a quantile as a leader can read it.
+
+    To five digits, however small: of bursts over a trickle the median is a small part of the mean, and must not
+    become 0.
+    """
+    return F.least(_digits(F.greatest(value, F.lit(QUANTILE_MIN)), 5), F.lit(QUANTILE_MAX))
+
+
+def _digits(value: Column, digits: int) -> Column:
+    """Return a number, 0 or more, with so many significant digits."""
+    places = F.pow(F.lit(10.0), F.lit(digits - 1) - F.floor(F.log10(F.abs(value))))
     return F.when(value == 0, F.lit(0.0)).otherwise(F.round(value * places) / places)
 
 

@@ -17,6 +17,7 @@ from loadtrim_spark.learning.learn import Calendar, backtest, learn, rates, with
 from loadtrim_spark.learning.records import chosen, costs, messages, speeds, times
 from loadtrim_spark.pipeline.history import Tables, is_table, literal
 from loadtrim_spark.pipeline.source import Source
+from loadtrim_spark.session import check_zone
 
 __all__ = ["BUCKET_SECONDS", "Published", "baselines", "current_days", "publish", "update_days", "withdraw"]
 
@@ -24,6 +25,8 @@ DAY_SECONDS = 86_400
 BUCKET_SECONDS = 900
 """Where nobody says how finely a week is to be told."""
 RECORD_COLUMNS = "`group` string, key string, value string"
+RECORD_BYTES_MAX = 900_000
+"""Key and value. A broker takes 1 MB unless told otherwise, with what it writes around them."""
 FAILED_TOLD = 5
 """Groups of which the reason is told where their history cannot be reckoned with. Chosen."""
 Tell = Callable[[str], None]
@@ -83,6 +86,21 @@ def _of_each(days: DataFrame, calendar: Calendar) -> tuple[DataFrame, dict[str, 
         halves = groups[: len(groups) // 2], groups[len(groups) // 2 :]
         (one, failed), (other, more) = (_of_each(days.where(F.col("group").isin(half)), calendar) for half in halves)
         return one.unionByName(other), failed | more
+
+
+def _that_fit(records: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+    """Leave out the groups of which a record is larger than a broker takes: its refusal would end the command for all.
+
+    Returns:
+        The records of the others, and group -> reason of what was left out.
+    """
+    size = F.octet_length("key") + F.octet_length("value")
+    largest = records.groupBy("group").agg(F.max(size).alias("bytes")).where(F.col("bytes") > RECORD_BYTES_MAX)
+    failed = {
+        row["group"]: f"one record would have {row['bytes']:,} bytes, and a broker takes {RECORD_BYTES_MAX:,}"
+        for row in largest.collect()
+    }
+    return (records.where(~F.col("group").isin(*failed)) if failed else records), failed
 
 
 def update_days(spark: SparkSession, tables: Tables, bucket_seconds: int) -> int:
@@ -158,8 +176,8 @@ def publish(
         tell: is given lines of progress.
 
     Raises:
-        PipelineError: no broker answers, rights are missing, or the topic cannot be made. Or nothing can be learnt of a
-            group's history: then the others' baselines are published before.
+        PipelineError: no broker answers, rights are missing, the topic cannot be made, or Java does not know the zone.
+            Or nothing can be learnt of a group's history: then the others' baselines are published before.
     """
     say = tell or _tell
     failed: dict[str, str] = {}
@@ -167,6 +185,7 @@ def publish(
         say(f"there is no history in {tables.root} yet: nothing was learnt and nothing published; run ingest first")
         return Published(0, 0, 0)
     source.check(spark)
+    check_zone(spark, calendar.zone if calendar else zone)
     try:
         say(f"{update_days(spark, tables, bucket_seconds)} days of groups are new or changed and were summed up")
         days = spark.read.format("delta").load(tables.days).where(F.col("bucket_seconds") == bucket_seconds)
@@ -174,7 +193,9 @@ def publish(
         if newest is not None and newest[0] is not None:
             source.make_compacted(spark, topic)  # who may not is told before anything is learnt
             calendar = calendar or Calendar(int(newest[0]) + bucket_seconds, zone, bucket_seconds, weeks)
-            records, failed = _of_each(days, calendar)
+            learnt, unreckoned = _of_each(days, calendar)
+            records, too_large = _that_fit(learnt)
+            failed = unreckoned | too_large
         elif _is_published(spark, tables, topic):
             records = spark.createDataFrame([], RECORD_COLUMNS)
         else:
@@ -187,7 +208,7 @@ def publish(
         spark.catalog.clearCache()
     say(f"{done.records} baselines published to {topic}, {done.size_bytes} bytes, {done.withdrawn} withdrawn")
     if failed:
-        raise _told_of(failed)
+        raise _told_of(failed, done)
     return done
 
 
@@ -250,13 +271,25 @@ def _is_published(spark: SparkSession, tables: Tables, topic: str) -> bool:
     return not spark.read.format("delta").load(tables.published).where(F.col("topic") == topic).isEmpty()
 
 
-def _told_of(failed: Mapping[str, str]) -> PipelineError:
-    """Return what the user is told of groups of which nothing could be learnt: group -> reason."""
+def _told_of(failed: Mapping[str, str], done: Published) -> PipelineError:
+    """Return what the user is told of groups of which nothing could be learnt.
+
+    Args:
+        failed: group -> reason.
+        done: what was published of all others.
+    """
     groups = sorted(failed)
     told = "; ".join(f"{group}: {failed[group]}" for group in groups[:FAILED_TOLD])
     more = f"; and {', '.join(groups[FAILED_TOLD:])}" if len(groups) > FAILED_TOLD else ""
+    happened = f"Of {len(groups)} {'group' if len(groups) == 1 else 'groups'} nothing could be learnt ({told}{more})."
+    if not done.records:
+        return PipelineError(
+            happened,
+            "There was no other group, so nothing new was published; what these had before stays on the topic.",
+            "Where all have one reason, look at that first; else at what their members reported (docs/spark.md).",
+        )
     return PipelineError(
-        f"Of {len(groups)} {'group' if len(groups) == 1 else 'groups'} nothing could be learnt ({told}{more}).",
+        happened,
         "The baselines of all others were published; those that these had before stay on the topic.",
         "Look at what their members reported. If it is nonsense, remove it from the history (docs/spark.md).",
     )

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from loadtrim_agent.wire.topic_names import control_topic
-from loadtrim_spark.errors import JAVA_ERRORS, is_conflict
+from loadtrim_spark.errors import JAVA_ERRORS, PipelineError, is_conflict
 from loadtrim_spark.pipeline.columns import HISTORY_COLUMNS, QUARANTINE_COLUMNS
 from loadtrim_spark.pipeline.parse import IDENTITY, first_of_each, parsed, quarantined, telemetry
 
@@ -124,7 +124,12 @@ class HistoryBatch:
 
 
 def open_tables(spark: SparkSession, tables: Tables) -> None:
-    """Make the tables that are not there."""
+    """Make the tables that are not there.
+
+    Raises:
+        PipelineError: not every group's directory could be made in them.
+    """
+    _check_names(spark, tables.root)
     for path, columns, by in (
         (tables.history, HISTORY_COLUMNS, "PARTITIONED BY (date, `group`)"),
         (tables.quarantine, QUARANTINE_COLUMNS, ""),
@@ -132,6 +137,24 @@ def open_tables(spark: SparkSession, tables: Tables) -> None:
         (tables.topics, TOPIC_COLUMNS, ""),
     ):
         spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({columns}) USING delta {by}")
+
+
+def _check_names(spark: SparkSession, root: str) -> None:
+    """Refuse tables on this machine where Java writes names of files in another encoding than UTF-8.
+
+    Else all goes well until the first group comes with an id that the encoding does not have, and ingest ends for all.
+    """
+    jvm: Any = spark._jvm
+    place = jvm.org.apache.hadoop.fs.Path(root).getFileSystem(spark._jsc.hadoopConfiguration()).getUri()
+    encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
+    if place.getScheme() == "file" and encoding.upper() != "UTF-8":
+        raise PipelineError(
+            f"Java writes names of files in {encoding}, as the locale says, and not in UTF-8.",
+            "The tables have a directory of each group: that of a group whose id is not ASCII could not be made, and "
+            "nothing of any group would be taken in. Nothing was written.",
+            "Set LC_ALL=C.UTF-8 where the command or spark-submit is called, and for executors "
+            "--conf spark.executorEnv.LC_ALL=C.UTF-8.",
+        )
 
 
 def take_in(raw: DataFrame, tables: Tables, late_seconds: float, ingest: str) -> HistoryBatch:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
+from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_agent.wire.topic_names import CONTROL_PREFIX, control_topic
 from loadtrim_spark.errors import JAVA_ERRORS, PipelineError, explained
 from loadtrim_spark.pipeline.checkpoint import Checkpoint, read_checkpoint
@@ -66,7 +67,7 @@ def ingest(
     )  # fmt: skip
     writer = stream.writeStream.foreachBatch(run.write).option("checkpointLocation", tables.checkpoint)
     trigger = writer.trigger(availableNow=True) if every_seconds is None else (
-        writer.trigger(processingTime=f"{every_seconds} seconds"))  # fmt: skip
+        writer.trigger(processingTime=f"{round(every_seconds * 1000)} milliseconds"))  # fmt: skip
     try:
         open_tables(spark, tables)
         run.known = known_topics(spark, tables)
@@ -89,7 +90,10 @@ def backfill(
         PipelineError: no broker answers, the group has no control topic, or the tables cannot be written.
     """
     topic = control_topic(group)
-    if not source.held(spark, [topic]):
+    held = source.held(spark, [topic]).get(topic)
+    if held is not None and held.first is None:
+        raise PipelineError(f"{topic} {_NO_TELEMETRY}.", "Nothing was taken in.", _MAKE_AGAIN)
+    if held is None:
         raise PipelineError(
             f"There is no topic {topic} at {source.bootstrap}, or this user may not see it.",
             "Nothing was taken in.",
@@ -102,6 +106,8 @@ def backfill(
         raise explained(error, tables.root, source.bootstrap) from error
 
 
+_NO_TELEMETRY = f"has no partition {TELEMETRY}, where telemetry is, so nothing of it is read"
+_MAKE_AGAIN = f"Give it {TELEMETRY + 1} partitions: kafka-topics.sh --alter --topic TOPIC --partitions {TELEMETRY + 1}"
 _PATTERN = CONTROL_PREFIX.replace(".", r"\.") + ".*"
 
 
@@ -146,23 +152,27 @@ class _Run:
 
     def _lost(self, checkpoint: Checkpoint, held: Mapping[str, HeldOffsets], came: HistoryBatch) -> HistoryBatch:
         """Count what Kafka deleted unread of a batch."""
-        starts = {topic: one.first for topic, one in held.items()} | dict(checkpoint.positions)
+        firsts = {topic: one.first for topic, one in held.items() if one.first is not None}
+        starts = firsts | dict(checkpoint.positions)
         offsets = sum(max(0, end - starts.get(topic, end)) for topic, end in checkpoint.ends.items())
         missed = offsets - came.accepted - came.copies - came.quarantined
         if missed <= 0:
             return HistoryBatch()
-        names = sorted(topic for topic, one in held.items() if one.first > starts[topic]) or ["control topics"]
+        names = sorted(topic for topic, first in firsts.items() if first > starts[topic]) or ["control topics"]
         self.say(f"{', '.join(names)}: Kafka deleted {missed} records unread; run ingest more often than its retention")
         return HistoryBatch(lost=missed)
 
     def _made_again(self, spark: SparkSession, checkpoint: Checkpoint, held: Mapping[str, HeldOffsets]) -> HistoryBatch:
         """Read topics whole that were deleted and made again, and note all by their ids."""
-        new = {(topic, one.topic_id) for topic, one in held.items()} - self.known
+        # One without telemetry is none that was met: when it has some, all of that is new.
+        new = {(topic, one.topic_id) for topic, one in held.items() if one.first is not None} - self.known
         others = {topic for topic, _ in new} & {topic for topic, _ in self.known}
         brought = HistoryBatch()
         for topic, position in sorted(checkpoint.positions.items()):
             if topic not in held:
                 self.say(f"{topic} is gone: what was read of it stays in the history")
+            elif held[topic].first is None:
+                self.say(f"{topic} {_NO_TELEMETRY}; other groups are. {_MAKE_AGAIN}")
             elif topic in others or checkpoint.ends.get(topic, position) < position:
                 brought += self._read_whole(spark, topic)
         if new:

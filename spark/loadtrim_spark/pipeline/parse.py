@@ -22,6 +22,8 @@ __all__ = [
     "telemetry",
 ]
 
+INSTANCE_TYPE_MAX = 200
+"""Characters of the name of a type of instances. Chosen: several times what clouds call theirs."""
 AHEAD_SECONDS_MAX = 600.0
 """A record whose time is further ahead of the broker's than this is from a clock that is wrong."""
 _PLAIN_GROUP = r"^[a-zA-Z0-9-]+\z"
@@ -117,13 +119,20 @@ def _fault(late_seconds: float) -> Column:
 
 
 def _is_odd(json: Column) -> Column:
-    """Return whether a record has a number that nobody measures, or an entry about no partition."""
+    """Return whether a record has a number that nobody measures, an entry about no partition, or too long a name.
+
+    Each name comes to be in what is published of the group, and a record there must not be larger than Kafka takes.
+    """
     placeless = F.exists(
-        F.coalesce(json["partitions"], F.array()), lambda part: part["topic"].isNull() | part["partition"].isNull()
+        F.coalesce(json["partitions"], F.array()),
+        lambda part: (
+            ~F.coalesce(F.length(part["topic"]).between(1, TOPIC_NAME_MAX), F.lit(False)) | part["partition"].isNull()
+        ),
     )
+    long = F.coalesce(F.length(json["instance_type"]) > INSTANCE_TYPE_MAX, F.lit(False))
     kept = T.StructType.fromDDL(FIELDS)
     odd = {kind: _is_beyond(json, inspect.type_info(record), kept) for kind, record in RECORDS.items()}
-    return F.greatest(placeless, F.when(json["kind"] == "report", odd["report"]).otherwise(odd["decision"]))
+    return F.greatest(placeless, long, F.when(json["kind"] == "report", odd["report"]).otherwise(odd["decision"]))
 
 
 def _is_beyond(value: Column, written: inspect.Type, stored: T.DataType) -> Column:

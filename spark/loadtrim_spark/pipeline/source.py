@@ -16,6 +16,10 @@ from loadtrim_spark.errors import PipelineError, explained, java_types, reason_o
 __all__ = ["HeldOffsets", "Source"]
 
 BROKER_SECONDS = 30
+SILENT = ("TimeoutException", "DisconnectException", "ConfigException", "SSLException")
+"""Ends of the names of what Kafka's client throws where no broker answers, or none that it can talk to."""
+GONE = ("UnknownTopicOrPartitionException", "InvalidTopicException")
+"""The same of a topic that was deleted while it was asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +28,11 @@ class HeldOffsets:
 
     Attributes:
         topic_id: Kafka's own: a topic that was deleted and made again has another.
-        first: the oldest offset.
+        first: the oldest offset; None: the topic has no partition for telemetry.
     """
 
     topic_id: str
-    first: int
+    first: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +74,20 @@ class Source:
         with self._admin(spark) as admin:
             listed = admin.listTopics().namesToListings().get()
             there = {topic: listing for topic in topics if (listing := listed.get(topic)) is not None}
-            asked = jvm.java.util.HashMap()
-            for topic in there:
-                place = jvm.org.apache.kafka.common.TopicPartition(topic, TELEMETRY)
-                asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
-            found = admin.listOffsets(asked).all().get()
-            first = {entry.getKey().topic(): int(entry.getValue().offset()) for entry in found.entrySet()}
-            return {topic: HeldOffsets(str(there[topic].topicId().toString()), first[topic]) for topic in there}
+            counts = _partition_counts(jvm, admin, there)
+            asked, places = jvm.java.util.HashMap(), {}
+            for topic, count in counts.items():
+                # For a partition that is not there the client would ask until its time is over, and all would wait.
+                if count > TELEMETRY:
+                    place = places[topic] = jvm.org.apache.kafka.common.TopicPartition(topic, TELEMETRY)
+                    asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
+            answers = admin.listOffsets(asked)
+            found = {topic: _unless_gone(answers.partitionResult(place)) for topic, place in places.items()}
+            first = {topic: None if told is None else int(told.offset()) for topic, told in found.items()}
+            return {
+                topic: HeldOffsets(str(there[topic].topicId().toString()), first.get(topic))
+                for topic in counts if first.get(topic) is not None or topic not in places
+            }  # fmt: skip
 
     def make_compacted(self, spark: SparkSession, topic: str) -> bool:
         """Make a compacted topic where it is not there.
@@ -125,16 +136,43 @@ class Source:
             admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
             yield admin
         except Py4JJavaError as error:
-            refused = any("Authentication" in name or "Authorization" in name for name in java_types(error))
-            raise (
-                explained(error, "", self.bootstrap)
-                if refused
-                else PipelineError(
-                    f"No Kafka answers at {self.bootstrap}: {reason_of(error)}",
-                    "Nothing was read or written.",
-                    "Give the brokers to --bootstrap, and TLS or SASL settings to --kafka-option NAME=VALUE.",
-                )
-            ) from error
+            raise self._explained(error) from error
         finally:
             if admin is not None:
                 admin.close(jvm.java.time.Duration.ofSeconds(1))
+
+    def _explained(self, error: Py4JJavaError) -> PipelineError:
+        names = java_types(error)
+        if any("Authentication" in name or "Authorization" in name for name in names):
+            return explained(error, "", self.bootstrap)
+        if any(name.endswith(SILENT) for name in names):
+            return PipelineError(
+                f"No Kafka answers at {self.bootstrap}: {reason_of(error)}",
+                "Nothing was read or written.",
+                "Give the brokers to --bootstrap, and TLS or SASL settings to --kafka-option NAME=VALUE.",
+            )
+        return PipelineError(
+            f"Kafka at {self.bootstrap} answers that it cannot do what it was asked to: {reason_of(error)}",
+            "What was written before is whole; nothing is written twice or lost by starting again.",
+            "Start it again. If it ends the same way, --verbose shows the whole of the error.",
+        )
+
+
+def _partition_counts(jvm: Any, admin: Any, topics: Iterable[str]) -> dict[str, int]:
+    """Return how many partitions each topic has that is there."""
+    asked = jvm.java.util.ArrayList()
+    for topic in topics:
+        asked.add(topic)
+    answers = admin.describeTopics(asked).topicNameValues()
+    told = {entry.getKey(): _unless_gone(entry.getValue()) for entry in answers.entrySet()}
+    return {topic: int(one.partitions().size()) for topic, one in told.items() if one is not None}
+
+
+def _unless_gone(future: Any) -> Any:
+    """Return an answer; None: its topic was deleted meanwhile."""
+    try:
+        return future.get()
+    except Py4JJavaError as error:
+        if any(name.endswith(GONE) for name in java_types(error)):
+            return None
+        raise

@@ -81,6 +81,16 @@ def test_report_writes_its_page_and_nothing_else(
 
 
 @pytest.mark.parametrize("command", ["backtest", "report"])
+def test_a_group_that_is_not_in_the_history_is_named(
+    command: str, state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was said that there was nothing to judge by yet, or nothing to tell of."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([command, "--group", "nobody", "--state", str(state)]) == 0
+    assert f"the history in {state} has nothing of the group nobody" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["backtest", "report"])
 def test_without_a_history_there_is_nothing_to_do(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

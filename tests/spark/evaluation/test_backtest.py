@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from loadtrim_spark.cli.studies import _table
 from loadtrim_spark.evaluation.backtest import METHODS, backtested, counted_days, scores, told
 from loadtrim_spark.learning.days import WHOLE_TOPIC
 from loadtrim_spark.learning.learn import QUANTILES, Calendar
@@ -55,6 +56,16 @@ def test_scores_by_hand(spark: SparkSession) -> None:
         loss = [found[method, quantile].pinball for quantile in QUANTILES]
         assert loss == pytest.approx([10 / 120, (8.333333 + 3) / 120, 2.8 / 120], rel=1e-5)
         assert found[method, 0.5].minutes == 2 * DAY // 60
+
+
+def test_a_topic_that_was_silent_in_the_judged_time_has_no_loss(spark: SparkSession) -> None:
+    """The whole back-test ended by a division by zero."""
+    found = by_name(days_of(spark, lambda start: MINUTES if start < END - 2 * DAY else [0] * 60))
+    assert {score.pinball for score in found.values()} == {None}
+    assert {score.minutes for score in found.values()} == {2 * DAY // 60}
+    lines = _table(list(found.values()), END - 2 * DAY, END)
+    assert lines[2:] == ["g t: 2,880 minutes", lines[3]]
+    assert "nothing came in these minutes" in lines[3]
 
 
 def test_who_knows_the_week_wins(spark: SparkSession) -> None:

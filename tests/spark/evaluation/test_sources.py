@@ -28,3 +28,32 @@ def test_recorded_loads_are_read(spark: SparkSession, tmp_path: Path) -> None:
             recorded(spark, str(file), 300, "UTC")
     with pytest.raises(PipelineError, match=r"gone\.csv is no recorded load"):
         recorded(spark, str(tmp_path / "gone.csv"), 300, "UTC")
+
+
+def test_counts_that_are_missing_make_the_others_no_longer(spark: SparkSession, tmp_path: Path) -> None:
+    """With half of the minutes missing each count was taken for two minutes, and all rates were twice too large."""
+    file = tmp_path / "load.csv"
+    minutes = [minute for minute in range(60) if minute % 4 < 2]
+    file.write_text("time,count\n" + "".join(f"{60 * minute},6\n" for minute in minutes))
+    days = recorded(spark, str(file), 3600, "UTC").days
+    (bucket,) = days.where(F.col("part") == "bucket").collect()
+    assert (bucket["arrived"], len(bucket["minutes"])) == (180, 30)
+    (covered,) = days.where(F.col("part") == "covered").collect()
+    assert covered["covered"] == 30
+
+
+@pytest.mark.parametrize(
+    ("times", "why"),
+    [
+        ((0, 60, 150), "60 s apart, and 1 are at no multiple"),
+        ((0, 90, 180), "90 s apart, which is no whole number"),
+        ((0, 20, 60), "20 s apart, which is no whole number"),
+    ],
+)
+def test_counts_that_are_not_on_one_grid_are_refused(
+    times: tuple[int, ...], why: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "load.csv"
+    file.write_text("time,count\n" + "".join(f"{time},6\n" for time in times))
+    with pytest.raises(PipelineError, match=why):
+        recorded(spark, str(file), 300, "UTC")

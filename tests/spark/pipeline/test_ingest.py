@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_agent.wire.ownership_records import HelloRecord
 from loadtrim_agent.wire.topic_names import control_topic
 from loadtrim_spark.errors import PipelineError
-from loadtrim_spark.pipeline.history import HistoryBatch, Tables, compact, delete_group
+from loadtrim_spark.pipeline.history import HistoryBatch, Tables, compact, delete_group, open_tables
 from loadtrim_spark.pipeline.ingest import Source, backfill, ingest
 from spark.harness import DAY, MONDAY, decision, make_control_topic, messages, produce, report
 
@@ -234,6 +235,58 @@ def test_a_topic_made_again_is_read_from_its_beginning(spark: SparkSession, kafk
     assert sequences(spark, tables, "same") == [0, 1, 10, 11, 20]
     assert sequences(spark, tables, "shorter") == [0, 1, 2, 3, 4, 10, 11, 12, 20]
     assert sequences(spark, tables, "longer") == [0, 1, 10, 11, 12, 13, 20]
+
+
+def test_a_topic_made_again_without_telemetry_stops_nobody(
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's client asked for its offsets for 30 s, and ingest ended for all groups: no Kafka answered, it said."""
+    monkeypatch.setattr("loadtrim_spark.pipeline.source.BROKER_SECONDS", 5)
+    tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
+    for group in ("g", "one"):
+        make_control_topic(kafka, group)
+        reports(kafka, group, [1])
+    ingest(spark, source, tables)
+    delete(kafka, "one")
+    kafka.create_topic(1, control_topic("one"), {"retention.ms": "-1"})
+    reports(kafka, "g", [2])
+    lines: list[str] = []
+    assert ingest(spark, source, tables, tell=lines.append).accepted == 1
+    assert any(line.startswith("__loadtrim.one has no partition 1, where telemetry is") for line in lines)
+    with pytest.raises(PipelineError, match=r"__loadtrim\.one has no partition 1.*\n.*\n.*--alter"):
+        backfill(spark, source, tables, "one")
+    delete(kafka, "one")
+    make_control_topic(kafka, "one")
+    reports(kafka, "one", [7, 8])
+    ingest(spark, source, tables)
+    assert sequences(spark, tables, "one") == [1, 7, 8]
+    assert sequences(spark, tables, "g") == [1, 2]
+
+
+def test_tables_are_refused_where_java_cannot_write_the_name_of_every_group(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """In the POSIX locale, as under spark-submit by cron, all went well until a group came whose id is not ASCII."""
+    system = spark._jvm.java.lang.System  # type: ignore[union-attr]
+    usual = system.getProperty("sun.jnu.encoding")
+    system.setProperty("sun.jnu.encoding", "ANSI_X3.4-1968")
+    try:
+        with pytest.raises(PipelineError, match=r"(?s)in ANSI_X3\.4-1968.*LC_ALL=C\.UTF-8"):
+            open_tables(spark, Tables(str(tmp_path / "state")))
+    finally:
+        system.setProperty("sun.jnu.encoding", usual)
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_group_that_is_called_as_a_variable_of_spark_is_that_group(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark put the value of spark.app.name in its place: the group "loadtrim" was deleted."""
+    tables = Tables(str(tmp_path))
+    open_tables(spark, tables)
+    rows = [(date(2025, 11, 24), "loadtrim", "report"), (date(2025, 11, 24), "${spark.app.name}", "report")]
+    new = spark.createDataFrame(rows, "date date, `group` string, kind string")
+    new.write.format("delta").mode("append").save(tables.history)
+    assert delete_group(spark, tables, "${spark.app.name}") == 1
+    assert [row["group"] for row in spark.read.format("delta").load(tables.history).collect()] == ["loadtrim"]
 
 
 def test_a_topic_made_again_is_found_by_the_position_where_its_id_is_not_known(

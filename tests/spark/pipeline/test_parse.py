@@ -38,6 +38,11 @@ def kafka_rows(
     return raw.select("*", F.timestamp_seconds("appended").alias("timestamp")).drop("appended")
 
 
+def of_topic(topic: bytes) -> bytes:
+    start = b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"partitions":[{"topic":"'
+    return start + topic + b'","partition":0}]}'
+
+
 def of_partition(field: bytes) -> bytes:
     start = b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"partitions":[{"topic":"t","partition":0,'
     return start + field + b"}]}"
@@ -72,6 +77,13 @@ SPOILT = [
     (of_partition(b'"arrived":' + b"9" * 400), "malformed"),
     (of_partition(b'"cost_mean":' + b"9" * 400), "out_of_range"),
     (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"partitions":[null]}', "out_of_range"),
+    (of_topic(b""), "out_of_range"),
+    (of_topic(b"t" * 250), "out_of_range"),
+    (of_topic(b"t" * 249), "late"),
+    (
+        b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"instance_type":"' + b"x" * 201 + b'"}',
+        "out_of_range",
+    ),
     (
         b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"x":' + b"[" * 1100 + b"]" * 1100 + b"}",
         "malformed",

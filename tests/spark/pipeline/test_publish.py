@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,6 +146,29 @@ def test_one_group_that_cannot_be_reckoned_with_leaves_the_others(
     assert latest['["g","t",null]']["to"] == MONDAY + 2 * DAY
 
 
+def test_a_record_that_kafka_does_not_take_leaves_the_other_groups(
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One report with a topic of 530 kB, taken in by an earlier version, ended every run for all groups."""
+    tables, source, topic = Tables(str(tmp_path)), Source(kafka.bootstrap, {}), "one-too-large"
+    open_tables(spark, tables)
+    for group in ("e", "g"):
+        day_of(spark, tables, group, 0)
+    assert publish(spark, source, tables, bucket_seconds=3600, topic=topic).records == 6
+    made = pipeline_baselines.messages
+
+    def enlarged(*arguments: Any) -> DataFrame:
+        forged = F.when(F.col("group") == "e", F.repeat(F.lit("t"), 1_060_000)).otherwise(F.lit(""))
+        return made(*arguments).withColumn("value", F.concat("value", forged))
+
+    monkeypatch.setattr(pipeline_baselines, "messages", enlarged)
+    with pytest.raises(PipelineError, match=r"Of 1 group nothing could be learnt \(e: one record would have 1,06"):
+        publish(spark, source, tables, bucket_seconds=3600, topic=topic)
+    records = topic_of(kafka, topic)
+    assert len(records) == 9
+    assert None not in dict(records).values(), "what the group had before stays"
+
+
 def test_a_foreign_row_of_an_earlier_version_goes_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
     """Before there was a quarantine for them, reports on any control topic counted for the group that they named."""
     tables = Tables(str(tmp_path))
@@ -251,11 +275,23 @@ def test_wrong_broker(
         [],
         ["guess"],
         ["ingest", "--every", "0"],
+        ["ingest", "--every", "1e-5"],
+        ["ingest", "--state", ""],
+        ["compact", "--state", "/"],
         ["ingest", "--kafka-option", "x"],
         ["backfill"],
+        ["backfill", "--group", ""],
+        ["delete", "--group", ""],
         ["baselines", "--time-zone", "Mars/Olympus"],
         ["baselines", "--weeks", "0"],
         ["backtest", "--weeks", "0"],
+        ["backtest", "--group", ""],
+        ["backtest", "--share", "1"],
+        ["backtest", "--share", "nan"],
+        ["backtest", "--startup", "-1"],
+        ["backtest", "--startup", "inf"],
+        ["backtest", "--play", "1"],
+        ["backtest", "--group", "g", "--play", "99999999999"],
         ["backtest", "--time-zone", "Mars/Olympus"],
         ["backtest", "--from", "yesterday"],
         ["backtest", "--every-days", "0"],
@@ -267,6 +303,46 @@ def test_wrong_broker(
 def test_wrong_use(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(wrong) == 2
     assert "usage: python -m loadtrim_spark" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "why"), [("--weeks", "'six': a whole number from 1 on"), ("--days", "'six' is no number")]
+)
+def test_wrong_use_is_told_in_words(flag: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was an "invalid _weeks value"."""
+    assert cli.main(["report", flag, "six"]) == 2
+    assert f"argument {flag}: {why}" in capsys.readouterr().err
+
+
+def test_a_zone_that_java_does_not_know_is_not_the_groups_fault(
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """It was told as something in every group's reports; and that all others' baselines were published."""
+    monkeypatch.setattr(cli, "session", lambda *_: spark)
+    monkeypatch.setattr("loadtrim_spark.cli.flags.zoneinfo.ZoneInfo", lambda key: SimpleNamespace(key=key))
+    tables = Tables(str(tmp_path))
+    open_tables(spark, tables)
+    day_of(spark, tables, "g", 0)
+    arguments = ["--state", tables.root, "--bootstrap", kafka.bootstrap, "--time-zone", "posix/Europe/Berlin"]
+    assert cli.main(["baselines", *arguments]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("loadtrim_spark: Java knows no time zone posix/Europe/Berlin")
+    assert "--time-zone" in told
+
+
+def test_where_every_group_fails_no_others_are_told_of(
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
+    open_tables(spark, tables)
+    day_of(spark, tables, "e", 0)
+    nothing = spark.createDataFrame([], pipeline_baselines.RECORD_COLUMNS)
+    monkeypatch.setattr(pipeline_baselines, "_of_each", lambda *_: (nothing, {"e": "why"}))
+    with pytest.raises(PipelineError, match=r"nothing could be learnt \(e: why\)") as caught:
+        publish(spark, source, tables, bucket_seconds=3600, topic="none-learnt")
+    assert "all others" not in str(caught.value)
+    assert "nothing new was published" in str(caught.value)
 
 
 def test_no_rights(

@@ -470,7 +470,16 @@ def test_time_that_was_not_seen_does_not_count() -> None:
     later = compared.with_sample(T + 3601, 3.0, 1.0)
     assert later.scale == pytest.approx(2.72, abs=0.01), "five seconds of it count, and the hour before is forgotten"
     assert later.seconds < 6.0
-    assert compared.with_sample(T - 10, 1.0, 1.0).at == T + 1, "clocks go back"
+
+
+def test_after_a_leader_whose_clock_was_ahead_today_is_compared_at_once() -> None:
+    """For an hour the next leader compared nothing, and went on by what the first one said of the day."""
+    told = BaselineUse(seconds=1800.0, seen=1800.0, expected=1800.0, most=1.0, most_since=T - 86_400.0)
+    compared = Comparison.of(told, T + 3600.0)
+    for second in range(600):
+        compared = compared.with_sample(T + second, 0.1, 1.0)
+    assert compared.scale == pytest.approx(0.745, abs=0.01), "ten minutes of a tenth of what was expected"
+    assert compared.at == T + 599
 
 
 # -- claims
@@ -494,6 +503,8 @@ def test_a_lie_is_not_believed_the_more_the_larger_it_is() -> None:
     assert told[0] == told[1]
     assert told[0][0] == pytest.approx(baseline.BELIEVED * RATE * COST)
     assert "more than what ever came" in told[0][2]
+    sentence = group.history[-1].reason
+    assert f"; the baseline counts in part ({told[0][2]})" in sentence, "it was told as ignored, and is used"
 
 
 def test_after_a_week_less_is_believed() -> None:
