@@ -19,8 +19,8 @@ __all__ = ["ComingAgain"]
 COMMITS_SECONDS_MAX = 2.0
 """Commits that are under way are waited for so long before it is asked what is committed. Chosen."""
 AGAIN_SECONDS = 0.05
-"""What somebody has cancelled, with all other tasks, is begun again after this time. Chosen: a loop that ends has ended
-by then."""
+"""Begin again after this time what somebody has cancelled with all other tasks. Chosen: a loop that ends has ended by
+then."""
 RETRY_SECONDS = 0.1
 """After a broker that could not say what is committed, it is asked again after this time. Chosen."""
 

@@ -47,11 +47,12 @@ def _abandon(buffer: RecordBuffer, streams: Iterable[Stream], stopping: set[asyn
     left: list[Stream] = []
     worked_on: dict[asyncio.Task[Any], list[Stream]] = {}
     for stream in streams:
-        who = stream.worker.who() if stream.worker is not None else None
-        if who is None or who.done() or who in stopping:
+        worker = buffer.hand.workers.get(stream)
+        task = worker.at_work() if worker is not None else None
+        if task is None or task.done() or task in stopping:
             left.append(stream)
         else:
-            worked_on.setdefault(who, []).append(stream)
+            worked_on.setdefault(task, []).append(stream)
     if left or not buffer.hand.streams:
         buffer.abandon(left)
     for task, theirs in worked_on.items():

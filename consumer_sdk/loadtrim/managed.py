@@ -234,14 +234,9 @@ class ManagedConsumer:
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    def _caller(self) -> asyncio.Task[Any] | None:
-        """Return the task that calls; None: another thread does, or no task."""
-        loop = asyncio._get_running_loop()
-        return asyncio.current_task(loop) if loop is self._user_loop else None
-
     @coroutine_function
     def getone(self, *partitions: TopicPartition) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
-        return self._getone(partitions, self._caller())
+        return self._getone(partitions, _caller(self._user_loop))
 
     async def _getone(
         self, partitions: tuple[TopicPartition, ...], caller: asyncio.Task[Any] | None
@@ -270,7 +265,7 @@ class ManagedConsumer:
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> Coroutine[Any, Any, Batches]:
-        return self._getmany(partitions, timeout_ms, max_records, self._caller())
+        return self._getmany(partitions, timeout_ms, max_records, _caller(self._user_loop))
 
     async def _getmany(
         self,
@@ -388,3 +383,8 @@ class ManagedConsumer:
     def assignment(self) -> set[TopicPartition]:
         subscribed = self.link.subscription.matches({partition.topic for partition in self.link.held})
         return {TopicPartition(*partition) for partition in self.link.held if partition.topic in subscribed}
+
+
+def _caller(loop: asyncio.AbstractEventLoop) -> asyncio.Task[Any] | None:
+    """Return the task of a loop that calls; None: another thread does, or no task."""
+    return asyncio.current_task(loop) if asyncio._get_running_loop() is loop else None

@@ -29,7 +29,7 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
     buffer = None
     """Each record is asked for by a call: there is nothing to take without one."""
     closed = False
-    """It was stopped: no iteration begins any more."""
+    """Set by :meth:`stop`: no iteration begins any more."""
     unclosed = False
     """Never set: aiokafka warns by itself."""
 

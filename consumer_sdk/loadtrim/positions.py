@@ -128,7 +128,8 @@ class Positions:
     async def send_offsets_to_transaction(self, producer: AIOKafkaProducer, offsets: Mapping[Any, Any]) -> None:
         checked = {Partition(*p): o.offset for p, o in commit_structure_validate(offsets).items()}
         wanted = list(checked)
-        went = self._taken_out(wanted)
+        buffer = self._link.buffer
+        went = buffer.hand.take_unsent(wanted) if buffer is not None else []
         self._link.must_own(wanted)
         self.transactional = True
         self._refuse_set_back(checked)
@@ -148,14 +149,9 @@ class Positions:
             raise
         for partition, offset in checked.items():
             if (stream := self._link.streams.get(partition)) is not None:
-                stream.sent = offset
+                stream.commits.sent = offset
         group = FencedGroup(self._group, lambda refused: link.run(of_agent.fence(acquisitions, refused)))
         await send_offsets(producer, offsets, group, lambda: link.post(of_agent.end, acquisitions))
-
-    def _taken_out(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Return those that went with records that were not sent. Whatever is answered, they are sent no more."""
-        buffer = self._link.buffer
-        return [p for p in partitions if buffer is not None and buffer.unsent.pop(p, self) is not self]
 
     def _refuse_set_back(self, offsets: Mapping[Partition, int]) -> None:
         """Refuse what was handed out before its partition was set back, for it is handed out again.

@@ -25,7 +25,7 @@ from loadtrim_agent.protocol.group_config import Code
 __all__ = ["FencedGroup", "send_offsets"]
 
 LOOK_SECONDS = 0.1
-"""Between two looks whether a transaction whose offsets wait for a generation is aborted. Chosen."""
+"""Pause between two looks whether a transaction whose offsets wait for a generation is aborted. Chosen."""
 _REFUSALS = frozenset({Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.REBALANCE_IN_PROGRESS})
 
 

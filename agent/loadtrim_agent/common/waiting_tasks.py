@@ -1,8 +1,8 @@
-"""Which tasks go on only when another one has ended.
+"""The tasks that go on only when another one has ended.
 
 ``await wait_for(work(), 10)``, ``gather``, ``shield``, ``wait`` and task groups run what they are given in a task of
-its own, and whoever calls them waits for that. asyncio has no public call that tells who waits for whom, so this looks
-at its internals. Where they look otherwise nobody is found.
+its own, and their caller waits for that. asyncio has no public call that tells which task waits for which, so this
+looks at its internals. Where they look otherwise none is found.
 """
 
 from __future__ import annotations

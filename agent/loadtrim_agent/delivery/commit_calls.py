@@ -15,13 +15,15 @@ class CommitCalls:
         by_hand: nothing else commits, so calls are kept until they are taken.
     """
 
-    __slots__ = ("_calls", "by_hand", "highest")
+    __slots__ = ("_calls", "by_hand", "highest", "sent")
 
     def __init__(self, *, by_hand: bool) -> None:
         self.by_hand = by_hand
         self._calls: deque[tuple[int, float]] = deque()
         self.highest = 0
         """User: the offset that it has said to be done; 0: nothing yet, or nothing since its position was moved."""
+        self.sent = -1
+        """User: the offset that it sent in a transaction last; -1: none yet, or none since its position was moved."""
 
     def called(self, offset: int, position: int, now: float) -> None:
         """User: an offset is to be committed.
@@ -40,6 +42,7 @@ class CommitCalls:
     def sought(self) -> None:
         """User: the position was moved, so that lower offsets say something new."""
         self.highest = 0
+        self.sent = -1
 
     def take(self) -> list[tuple[int, float]]:
         """Agent: return the calls since this was asked last: offset and time (boot clock), oldest first."""

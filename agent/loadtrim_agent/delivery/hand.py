@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
+from collections.abc import Iterable, Mapping
 
 from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.waiting_tasks import waiting_for
 
 from .partition_stream import Stream
@@ -26,7 +28,19 @@ class Hand:
         samples: of records, that tell whether they are done when the next one is asked for.
     """
 
-    __slots__ = ("_asked", "_emptied", "_holder", "_iterating", "_loop", "_worker", "samples", "streams", "telling")
+    __slots__ = (
+        "_asked",
+        "_emptied",
+        "_holder",
+        "_iterating",
+        "_loop",
+        "_worker",
+        "samples",
+        "streams",
+        "telling",
+        "unsent",
+        "workers",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, telling: Telling, samples: RecordSamples) -> None:
         self._loop = loop
@@ -42,6 +56,10 @@ class Hand:
         """The task that began the iteration in which a record was asked for last; None: it was asked for otherwise."""
         self.streams: list[Stream] = []
         """Streams with something in hand, those given up meanwhile included."""
+        self.workers: dict[Stream, Worker] = {}
+        """Of what is in hand, as soon as it was noted."""
+        self.unsent: dict[Partition, None] = {}
+        """Partitions that went with records of them in user code's transaction, perhaps. Agent adds, user takes out."""
         self._emptied: asyncio.Event | None = None
         """Set when nothing is in hand any more; None: nobody waits for that."""
 
@@ -76,8 +94,7 @@ class Hand:
                 self._asked.add(asked)
         self._worker.iterating = self._iterating
         for stream in self.streams:
-            if stream.worker is None:
-                stream.worker = self._worker
+            self.workers.setdefault(stream, self._worker)
 
     def asked(self, task: asyncio.Task[object] | None) -> None:
         """Note a task that asks for records of any partition, which makes done what is in hand."""
@@ -85,17 +102,41 @@ class Hand:
         if holder is not None and holder is not task and task is not None and not holder.done():
             self.samples.asked_by_another(boot_time())
 
+    def take_unsent(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Take out those that went with records that were not sent. Whatever is answered, they are sent no more."""
+        return [partition for partition in partitions if self.unsent.pop(partition, self) is not self]
+
     def iterated_by(self, task: asyncio.Task[object] | None) -> None:
         """Note that records are asked for in the iteration that this task began."""
         self._iterating = self._worker.iterating = task
 
-    def asks_who_has(self, stream: Stream) -> bool:
+    def is_past(self, stream: Stream, streams: Mapping[Partition, Stream], *, closing: bool) -> bool:
+        """Return whether a call for other partitions makes done what is in hand of a stream.
+
+        It does where no later call of the task will name the stream: it was lost, or the consumer stops. Of what was
+        lost nobody hears of the task's end either.
+
+        Args:
+            stream: that has something in hand.
+            streams: those that are held.
+            closing: the consumer stops.
+        """
+        lost = streams.get(stream.partition) is not stream
+        return ((lost or closing) and self._asks_that_has(stream)) or (lost and self.is_left(stream))
+
+    def _asks_that_has(self, stream: Stream) -> bool:
         """Return whether the task that asks now is the one that works on what is in hand of a stream.
 
         The task is noted at a call and where a run of records of one partition begins, not for each record: with two
         tasks that iterate one consumer it may be the other one.
         """
-        if stream.worker is None or (who := stream.worker.who()) is None:
+        worker = self.workers.get(stream)
+        if worker is None or (task := worker.at_work()) is None:
             return False
         asks = asyncio.current_task(self._loop)
-        return who is asks or any(who is waiting for waiting in waiting_for(asks))
+        return task is asks or any(task is waiting for waiting in waiting_for(asks))
+
+    def is_left(self, stream: Stream) -> bool:
+        """Return whether the task that worked on what is in hand of a stream has ended. Any thread."""
+        worker = self.workers.get(stream)
+        return worker is not None and worker.is_over()

@@ -37,7 +37,7 @@ __all__ = ["DeliveryParts", "PartitionOpener"]
 log = logging.getLogger("loadtrim")
 
 LOOK_SECONDS = 0.25
-"""Between two looks whether the task has ended that has a record in hand. Chosen."""
+"""Pause between two looks whether the task has ended that has a record in hand. Chosen."""
 TOGETHER_SECONDS = 0.05
 """How long partitions whose start is known wait for those whose start is being looked up, to share a listener call.
 Chosen."""
@@ -63,7 +63,7 @@ class DeliveryParts(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff: float
     """Seconds between tries."""
     drain_seconds: float = DEFAULTS.drain_seconds
-    """What is in user code is waited for so long."""
+    """Wait for what is in user code for so long."""
     by_hand: bool = False
     """User code commits itself."""
 
@@ -92,15 +92,9 @@ class LostInHand:
     """
 
     def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+        self.stream = stream
         self.ended = asyncio.Event()
         """Set when the record is done."""
-
-    @property
-    def is_left(self) -> bool:
-        """Return whether the task that had it has ended without a word. Those that say what is done may use others."""
-        stream = self._stream
-        return stream.pending is None and stream.worker is not None and stream.worker.is_over()
 
 
 class PartitionOpener:
@@ -153,11 +147,11 @@ class PartitionOpener:
         """One of its records is still in user code, from an earlier acquisition."""
         clock = asyncio.get_running_loop().time
         ends = clock() + self._parts.drain_seconds
-        while not (lost.ended.is_set() or lost.is_left) and clock() < ends:
+        while not (lost.ended.is_set() or self._is_left(lost)) and clock() < ends:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, self._parts.drain_seconds)):
                     await lost.ended.wait()
-        if not lost.ended.is_set() and not lost.is_left:
+        if not (lost.ended.is_set() or self._is_left(lost)):
             log.warning(
                 "%s was lost and came back, and user code has had a record of it in hand for another %.0f s since "
                 "(LOADTRIM_DRAIN_SECONDS): it is delivered again from its last commit on, that record too.",
@@ -165,6 +159,10 @@ class PartitionOpener:
                 self._parts.drain_seconds,
             )
         await self._open_slowly([command])
+
+    def _is_left(self, lost: LostInHand) -> bool:
+        """Return whether the task that had it has ended without a word. Those that say what is done may use others."""
+        return lost.stream.pending is None and self._parts.buffer.hand.is_left(lost.stream)
 
     async def _open_slowly(self, commands: list[c.OpenCommand]) -> None:
         """The listener is called once for those whose offsets are there together."""

@@ -19,7 +19,6 @@ from loadtrim_agent.metering.commit_bounds import CommitBounds
 from .commit_calls import CommitCalls
 from .pending import PendingRecords, ReportedDone
 from .stretches import Finished, Stretches
-from .worker import Worker
 
 __all__ = ["SLICE_RECORDS", "UNPLACED", "Stream"]
 
@@ -72,10 +71,8 @@ class Stream:
         "running",
         "seeks",
         "seeks_answered",
-        "sent",
         "size_bytes",
         "times",
-        "worker",
     )
 
     def __init__(
@@ -105,8 +102,6 @@ class Stream:
         """User: so often its position was set."""
         self.seeks_answered = 0
         """Agent: so many of these are carried out."""
-        self.sent: int | None = None
-        """User: the offset that was sent in a transaction last; None: none since it began, or was sought in."""
         self.position = UNPLACED if position is None else position
         """User: the offset handed out next."""
         self.done: int | None = None
@@ -120,8 +115,6 @@ class Stream:
         """User: it is among those whose turn comes round."""
         self.pending: PendingRecords | None = None
         """User: handed out since user code says itself what is done. None: the next call says it."""
-        self.worker: Worker | None = None
-        """User: works on what was handed out last; None: it was not noted yet."""
         self.times: list[float] = []
         """User: where the end of what is in hand is noted when it is done."""
         self.commits = CommitCalls(by_hand=by_hand)

@@ -101,8 +101,6 @@ class RecordBuffer:
         self._deserializer = deserializer if deserializer is not None and deserializer.active else None
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
-        self.unsent: dict[Partition, None] = {}
-        """Partitions that went with records of them in user code's transaction, perhaps. Agent adds, user takes out."""
         self.turns = TurnOrder()
         """The order of delivery, and the bounds in it."""
         self.hand = Hand(user_loop, Telling(self), RecordSamples(user_loop))
@@ -134,8 +132,8 @@ class RecordBuffer:
         self.errors.forget(partition)
         stream = self.streams.get(partition)
         handed_out = stream is not None and (stream.done is not None or stream.in_hand is not None)
-        if stream is not None and handed_out and (stream.sent is None or stream.position > stream.sent):
-            self.unsent[partition] = None
+        if stream is not None and handed_out and stream.position > stream.commits.sent:
+            self.hand.unsent[partition] = None
         self.turns.present = self.streams = {p: s for p, s in self.streams.items() if p != partition}
 
     def feed(self, stream: Stream, chunk: Chunk) -> None:
@@ -337,22 +335,20 @@ class RecordBuffer:
         self.last_call = now
         self._run = None
         self.hand.samples.asked(now, wanted)
+        streams = self.streams
         if self.hand.streams:
             self.hand.streams[:] = [
                 stream
                 for stream in self.hand.streams
-                if not stream.stretching or not self._asked_past(stream, wanted) or not self._end(stream, now)
+                if not stream.stretching
+                or (
+                    wanted
+                    and stream.partition not in wanted
+                    and not self.hand.is_past(stream, streams, closing=self.closing)
+                )
+                or not self._end(stream, now)
             ]
             self.hand.tell_when_empty()
-
-    def _asked_past(self, stream: Stream, wanted: Collection[Partition]) -> bool:
-        """Return whether a call for these partitions makes done what is in hand of the stream."""
-        if not wanted or stream.partition in wanted:
-            return True
-        if self.closing and self.hand.asks_who_has(stream):
-            return True  # no later call will name it
-        lost = self.streams.get(stream.partition) is not stream
-        return lost and (self.hand.asks_who_has(stream) or stream.worker is None or stream.worker.is_over())
 
     def end_run(self) -> None:
         """Look for the next record anew: something has happened beside hand-outs."""
@@ -366,7 +362,6 @@ class RecordBuffer:
         stream.commits.sought()  # first this, then what is done: what it has committed before counts no more
         stream.position = offset
         stream.done = offset
-        stream.sent = None
         if stream.pending is not None:
             stream.pending.clear()
             self.hand.telling.settle(stream)
@@ -384,6 +379,7 @@ class RecordBuffer:
         given_up = [stream for stream in self.hand.streams if streams is None or stream in streams]
         nobody_works = len(given_up) == len(self.hand.streams)
         for stream in given_up:
+            self.hand.workers.pop(stream, None)
             stream.forget_hand()
             if stream.in_hand is None:
                 self.agent.drained(stream)
@@ -405,6 +401,7 @@ class RecordBuffer:
         stream.end(now)
         if stream.in_hand is not None:
             return False
+        self.hand.workers.pop(stream, None)
         # Told of each record, the agent would have a call for each. In this order: nothing is in hand, then the bound.
         bounds = self.turns.bounds
         if not bounds.until or not bounds.holds(stream) or bounds.reached(stream):
@@ -414,7 +411,7 @@ class RecordBuffer:
     def _announce(self, stream: Stream, offset: int) -> bool:
         """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
         stream.in_hand = offset
-        stream.worker = None
+        self.hand.workers.pop(stream, None)
         if not stream.running or stream.paused or (self.turns.bounds.until and self.turns.bounds.reached(stream)):
             self._clear_hand(stream)
             return False

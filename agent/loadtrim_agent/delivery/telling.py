@@ -147,6 +147,7 @@ class Telling:
         if stream.in_hand is None:
             if stream in hand:
                 hand.remove(stream)
+                self._buffer.hand.workers.pop(stream, None)
                 self._buffer.hand.tell_when_empty()
             self._buffer.agent.drained(stream)
         elif stream not in hand:

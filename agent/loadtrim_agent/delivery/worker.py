@@ -11,14 +11,14 @@ __all__ = ["Worker"]
 
 
 class Worker:
-    """The task that asked for a record, or whoever it asked for: a helper ends as soon as the record is there.
+    """The task that asked for a record, or the one that it asked for: a helper ends as soon as the record is there.
 
     ``await wait_for(fetch(), 10)``, where ``fetch`` asks for a record, runs it in a task of its own before Python 3.12.
     The one that waits for it gets the record, and works on it.
 
     Args:
         task: that asked; None: no task did.
-        alone: it has asked before, so it is no helper, and whoever waits for its end works on nothing.
+        alone: it has asked before, so it is no helper, and what waits for its end works on nothing.
     """
 
     __slots__ = ("_waiting", "iterating", "task")
@@ -34,7 +34,7 @@ class Worker:
         """Return whether others wait for the task that asked."""
         return bool(self._waiting)
 
-    def who(self) -> asyncio.Task[Any] | None:
+    def at_work(self) -> asyncio.Task[Any] | None:
         """Return the task that works on the record now, or the one that did; None: no task. Any thread."""
         task = self.task
         if task is None or not task.done():
@@ -48,5 +48,5 @@ class Worker:
 
     def is_over(self) -> bool:
         """Return whether the task that works on it has ended. Any thread."""
-        who = self.who()
-        return who is None or who.done()
+        task = self.at_work()
+        return task is None or task.done()

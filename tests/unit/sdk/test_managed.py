@@ -536,7 +536,7 @@ async def test_the_task_that_asked_has_the_record_whatever_ran_the_call(ask: Any
         for _ in range(3):
             await asyncio.sleep(0)
         assert not agent.left.is_set()
-        assert {s.worker.who() for s in agent.buffer.hand.streams if s.worker} == {working}
+        assert {worker.at_work() for worker in agent.buffer.hand.workers.values()} == {working}
         go_on.set()  # it ends, and gives the record up
         await asyncio.wait_for(stopping, 5.0)
     go_on.set()
