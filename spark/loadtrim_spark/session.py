@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from loadtrim.testing.distribution import DEPENDENCY_PLUGIN, MAVEN_SECONDS, cache_directory, locked
 from loadtrim.testing.errors import LocalKafkaError
 from loadtrim.testing.tools import find_maven
-from loadtrim_spark.errors import PipelineError
+from loadtrim_spark.errors import JAVA_ERRORS, PipelineError
 
 __all__ = ["ARTIFACTS", "check_zone", "jars", "own_settings", "session"]
 
@@ -100,7 +99,7 @@ def check_zone(spark: SparkSession, zone: str) -> None:
     ids: Any = spark._jvm
     try:
         ids.java.time.ZoneId.of(zone, ids.java.time.ZoneId.SHORT_IDS)
-    except Py4JJavaError as error:
+    except JAVA_ERRORS as error:
         raise PipelineError(
             f"Java knows no time zone {zone}, though Python does.",
             "Nothing was learnt, and nothing written.",
