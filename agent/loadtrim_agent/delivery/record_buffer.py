@@ -335,17 +335,13 @@ class RecordBuffer:
         self.last_call = now
         self._run = None
         self.hand.samples.asked(now, wanted)
-        streams = self.streams
+        held, closing = self.streams, self.closing
         if self.hand.streams:
             self.hand.streams[:] = [
                 stream
                 for stream in self.hand.streams
                 if not stream.stretching
-                or (
-                    wanted
-                    and stream.partition not in wanted
-                    and not self.hand.is_past(stream, streams, closing=self.closing)
-                )
+                or (wanted and stream.partition not in wanted and not self.hand.is_past(stream, held, closing=closing))
                 or not self._end(stream, now)
             ]
             self.hand.tell_when_empty()
