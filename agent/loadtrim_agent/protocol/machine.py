@@ -244,6 +244,7 @@ class Machine:
             manual_override=self.override.latest,
             leaving=self.leaving_members(),
             slices=self.slices.view(),
+            log_works=self.log_works,
         )
         # Another thread may have asked in the middle of an event: what it made counts until the event ends.
         self._snapshot = (events_handled, made)

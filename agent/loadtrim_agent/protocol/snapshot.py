@@ -77,6 +77,8 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     leaving: frozenset[str]
     """Members that announced that they leave, this one included."""
     slices: SlicesView
+    log_works: bool
+    """The coordination log can be read and written, as far as is known."""
 
     @property
     def topics(self) -> tuple[str, ...]:

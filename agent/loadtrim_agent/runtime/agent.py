@@ -157,7 +157,7 @@ class Agent:
     @property
     def log_works(self) -> bool:
         """Return whether the control topic can be read and written, as far as is known."""
-        return self.control.log is not None and self.driver.machine.log_works
+        return self.control.log is not None and self.driver.snapshot().log_works
 
     @property
     def queries(self) -> OffsetQueries:
