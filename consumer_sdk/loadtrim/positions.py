@@ -136,8 +136,8 @@ class Positions:
         if went:
             raise CommitFailedError(
                 f"The offsets were not added to the transaction: {went[0].topic}-{went[0].partition} was another "
-                "member's meanwhile, which was handed out what this one had not sent yet. Abort the transaction: what "
-                "it covers is handed out again."
+                "member's meanwhile, which was handed out what this one had not sent yet. Abort the transaction, and "
+                "call seek_to_committed() for what is still assigned: what was not committed is handed out again then."
             )
         link, of_agent = self._link, self._link.need_agent().transactions
         beginning = asyncio.ensure_future(link.run(of_agent.begin(wanted)))
@@ -148,7 +148,8 @@ class Positions:
             beginning.add_done_callback(lambda begun: _end(link, of_agent, begun))
             raise
         for partition, offset in checked.items():
-            if (stream := self._link.streams.get(partition)) is not None:
+            stream = self._link.streams.get(partition)
+            if stream is not None and stream.acquisition_id == acquisitions[partition]:
                 stream.commits.sent = offset
         group = FencedGroup(self._group, lambda refused: link.run(of_agent.fence(acquisitions, refused)))
         await send_offsets(producer, offsets, group, lambda: link.post(of_agent.end, acquisitions))

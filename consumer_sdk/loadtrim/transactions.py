@@ -140,7 +140,7 @@ def _must_abort(manager: Any, error: Exception) -> None:
         if not waiting.done():
             waiting.set_exception(error)
     manager._pending_txn_offsets.clear()
-    if manager.state is not TransactionState.IN_TRANSACTION:
+    if manager.state not in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING_TRANSACTION):
         return
     manager._transition_to(TransactionState.ABORTABLE_ERROR)
     manager._transaction_waiter.set_exception(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewTopic
 from aiokafka.errors import CorruptRecordException, TopicAuthorizationFailedError
 from aiokafka.protocol.fetch import FetchRequest
+from msgspec import structs
 
 from integration.harness import committed_offsets, eventually
 from integration.harness_consumers import drain, new_group, send, started, take
@@ -109,7 +109,7 @@ async def test_a_session_that_the_broker_does_not_know(kafka: Cluster, wrong: di
             if asked is None or asked.epoch <= 1 or spoilt == wanted_spoilt:
                 return asked
             spoilt += 1
-            return dataclasses.replace(asked, **wrong)
+            return structs.replace(asked, **wrong)
 
         session.request = request  # type: ignore[method-assign]
         for wanted_spoilt in (1, 2, 3):

@@ -88,7 +88,7 @@ def _substance(decision: DecisionRecord) -> DecisionRecord:
 
 
 SCRIPT = """
-from dataclasses import replace
+from msgspec.structs import replace
 import msgspec
 from property.test_baselines import CONFIG, TOPIC, T, Fleet, TopicCurve, noisy
 group = Fleet(CONFIG, noisy(5, 150.0, 0.2, 3), members=2)

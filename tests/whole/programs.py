@@ -140,12 +140,16 @@ async def gathers(member: Member) -> None:
 
 async def names_partitions(member: Member) -> None:
     """``getmany`` of one partition after the other: nobody names one that has gone."""
+    named: set[TopicPartition] = set()
     while True:
         for at in sorted(member.consumer.assignment()) or (None,):
             try:
                 await _batch_of(member, at)
             except ConsumerStoppedError:
+                for each in sorted(named - {at}):  # What it had of these no call makes done any more.
+                    member.world.journal.comes_again(Partition(*each))
                 return
+            named |= {at} if at is not None else set()
 
 
 async def has_a_task_for_each(member: Member) -> None:

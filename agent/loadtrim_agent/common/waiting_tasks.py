@@ -14,6 +14,8 @@ from typing import Any, Final
 
 __all__ = ["waiting_for"]
 
+HELPERS: Final = frozenset({"asyncio", "anyio"})
+"""Packages whose callbacks are looked into: what a callback of user code holds says nothing."""
 LOOKED_AT_MAX: Final = 256
 """Futures that are looked at. Chosen: far more than a program nests, and a bound on the time."""
 
@@ -43,10 +45,13 @@ def _futures_of(callback: Any) -> Iterator[asyncio.Future[Any]]:
 
     Tasks are none of them: a task group holds all of its own.
     """
+    function = getattr(callback, "func", callback)
+    if (getattr(function, "__module__", None) or "").partition(".")[0] not in HELPERS:
+        return
     for held in _held_by(callback):
         values = vars(held).values() if hasattr(held, "__dict__") else ()
         for value in (held, *values):
-            for each in value if isinstance(value, deque) else (value,):
+            for each in getattr(value, "_getters", ()) if isinstance(value, asyncio.Queue) else (value,):
                 if isinstance(each, asyncio.Future) and not isinstance(each, asyncio.Task):
                     yield each
 

@@ -23,7 +23,7 @@ class CommitCalls:
         self.highest = 0
         """User: the offset that it has said to be done; 0: nothing yet, or nothing since its position was moved."""
         self.sent = -1
-        """User: the offset that it sent in a transaction last; -1: none yet, or none since its position was moved."""
+        """User: the offset that it sent in a transaction last, or went back to; -1: neither yet."""
 
     def called(self, offset: int, position: int, now: float) -> None:
         """User: an offset is to be committed.
@@ -39,10 +39,10 @@ class CommitCalls:
             if self.by_hand:
                 self._calls.append((offset, now))
 
-    def sought(self) -> None:
+    def sought(self, offset: int) -> None:
         """User: the position was moved, so that lower offsets say something new."""
         self.highest = 0
-        self.sent = -1
+        self.sent = offset
 
     def take(self) -> list[tuple[int, float]]:
         """Agent: return the calls since this was asked last: offset and time (boot clock), oldest first."""

@@ -89,8 +89,9 @@ class Hand:
             self._iterating = None
         asked = task or asyncio.current_task(self._loop)
         if asked is not self._worker.task or self._worker.helps:
-            self._worker = Worker(asked, alone=asked is None or asked in self._asked)
-            if asked is not None:
+            alone = asked is None or asked in self._asked
+            self._worker = Worker(asked, alone=alone)
+            if asked is not None and not alone:
                 self._asked.add(asked)
         self._worker.iterating = self._iterating
         for stream in self.streams:
@@ -108,21 +109,20 @@ class Hand:
 
     def iterated_by(self, task: asyncio.Task[object] | None) -> None:
         """Note that records are asked for in the iteration that this task began."""
-        self._iterating = self._worker.iterating = task
+        self._iterating = task
+        if self._worker.task is asyncio.current_task(self._loop):
+            self._worker.iterating = task
 
-    def is_past(self, stream: Stream, streams: Mapping[Partition, Stream], *, closing: bool) -> bool:
-        """Return whether a call for other partitions makes done what is in hand of a stream.
+    def has_lost(self, stream: Stream, streams: Mapping[Partition, Stream]) -> bool:
+        """Return whether a call for other partitions makes done what is in hand of a stream: it was lost.
 
-        It does where no later call of the task will name the stream: it was lost, or the consumer stops. Of what was
-        lost nobody hears of the task's end either.
+        The task that asks now will not name it any more, and of a task that has ended nobody hears.
 
         Args:
             stream: that has something in hand.
             streams: those that are held.
-            closing: the consumer stops.
         """
-        lost = streams.get(stream.partition) is not stream
-        return ((lost or closing) and self._asks_that_has(stream)) or (lost and self.is_left(stream))
+        return streams.get(stream.partition) is not stream and (self._asks_that_has(stream) or self.is_left(stream))
 
     def _asks_that_has(self, stream: Stream) -> bool:
         """Return whether the task that asks now is the one that works on what is in hand of a stream.

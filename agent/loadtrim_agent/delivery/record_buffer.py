@@ -325,8 +325,7 @@ class RecordBuffer:
     def asked(self, now: float, wanted: Collection[Partition]) -> None:
         """Take it that user code asks for records now: what is in hand of the partitions that it asks for is done.
 
-        So is what its task has of partitions that were lost, which it will not name any more, and of all when the
-        consumer stops.
+        So is what its task has of partitions that were lost, which it will not name any more.
 
         Args:
             now: boot clock.
@@ -335,13 +334,13 @@ class RecordBuffer:
         self.last_call = now
         self._run = None
         self.hand.samples.asked(now, wanted)
-        held, closing = self.streams, self.closing
+        held = self.streams
         if self.hand.streams:
             self.hand.streams[:] = [
                 stream
                 for stream in self.hand.streams
                 if not stream.stretching
-                or (wanted and stream.partition not in wanted and not self.hand.is_past(stream, held, closing=closing))
+                or (wanted and stream.partition not in wanted and not self.hand.has_lost(stream, held))
                 or not self._end(stream, now)
             ]
             self.hand.tell_when_empty()
@@ -355,7 +354,7 @@ class RecordBuffer:
         self._run = None
         stream.seeks += 1
         self.errors.forget(stream.partition)  # which the seek answers
-        stream.commits.sought()  # first this, then what is done: what it has committed before counts no more
+        stream.commits.sought(offset)  # first this, then what is done: what it has committed before counts no more
         stream.position = offset
         stream.done = offset
         if stream.pending is not None:

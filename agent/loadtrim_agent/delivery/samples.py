@@ -108,6 +108,11 @@ class _Sample:
         """Return whether user code asked for the next record before the loop turned."""
         return not self._turned
 
+    def has_gone(self) -> bool:
+        """Return whether nothing of its stream is handed out any more."""
+        stream = self._stream() if self._stream is not None else None
+        return stream is None or not stream.running
+
     def release(self, _: object) -> None:
         self.released_at = boot_time()
 
@@ -193,7 +198,11 @@ class RecordSamples:
             wanted: of these partitions; empty: of all. What is in hand of others goes on.
         """
         sample = self._open
-        if sample is None or (wanted and sample.partition not in wanted):
+        if sample is None:
+            return
+        if wanted and sample.partition not in wanted:
+            if sample.has_gone():  # nobody names its partition any more
+                self._open = None
             return
         if sample.asked_at is None:
             _CURRENT.set(None)

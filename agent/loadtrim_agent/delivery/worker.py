@@ -21,10 +21,11 @@ class Worker:
         alone: it has asked before, so it is no helper, and what waits for its end works on nothing.
     """
 
-    __slots__ = ("_waiting", "iterating", "task")
+    __slots__ = ("_alone", "_waiting", "iterating", "task")
 
     def __init__(self, task: asyncio.Task[Any] | None, *, alone: bool = False) -> None:
         self.task = task
+        self._alone = alone
         self._waiting = () if alone else tuple(waiting_for(task))
         self.iterating: asyncio.Task[Any] | None = None
         """The task that began the iteration in which it was asked; None: it was asked for otherwise."""
@@ -39,14 +40,23 @@ class Worker:
         task = self.task
         if task is None or not task.done():
             return task
-        # Not `exception()`, after which asyncio would not tell of one that nobody has seen.
-        if not task.cancelled() and getattr(task, "_exception", None) is None:
+        if _ended_well(task):
             for waiting in self._waiting:
                 if not waiting.done():
                     return waiting
         return self.iterating or task
 
     def is_over(self) -> bool:
-        """Return whether the task that works on it has ended. Any thread."""
+        """Return whether the task that works on it is known to have ended. Any thread.
+
+        Of one that asked once, and was waited for by no task, that is not known: a thread may have the record.
+        """
         task = self.at_work()
-        return task is None or task.done()
+        if task is None or not task.done():
+            return False
+        return task is not self.task or self._alone or bool(self._waiting) or not _ended_well(task)
+
+
+def _ended_well(task: asyncio.Task[Any]) -> bool:
+    # Not `exception()`, after which asyncio would not tell of one that nobody has seen.
+    return not task.cancelled() and getattr(task, "_exception", None) is None

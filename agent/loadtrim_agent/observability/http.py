@@ -211,8 +211,13 @@ class HttpServer:
         return registration
 
     def _start(self, address: Address) -> None:
+        """Listen, or try again later. The lock is held."""
+        self._listening(self._made(address), address)
+
+    def _made(self, address: Address) -> _Listener | None:
+        """Return one that listens; None: it cannot, and :attr:`problem` says why."""
         try:
-            self._listener = _Listener(address, _Pages(self))
+            return _Listener(address, _Pages(self))
         except (OSError, ValueError) as error:  # ValueError: a host that cannot be a name
             problem = (
                 f"LOADTRIM_HTTP={self._text}: cannot listen there ({error}). /metrics, /healthz, /readyz and "
@@ -222,25 +227,31 @@ class HttpServer:
             if problem != self._problem:
                 _log.error("%s", problem)
             self._problem = problem
-            if self._trying is None:
-                self._trying = threading.Event()
-                threading.Thread(
-                    target=self._try_again, args=(address, self._trying), name="loadtrim-http-again", daemon=True
-                ).start()
-            return
-        self._problem = None
-        self._listener.start()
-        _log.info("%s serves /metrics, /healthz, /readyz and /status", self._listener.url)
+            return None
+
+    def _listening(self, listener: _Listener | None, address: Address) -> None:
+        if listener is not None:
+            self._listener, self._problem = listener, None
+            listener.start()
+            _log.info("%s serves /metrics, /healthz, /readyz and /status", listener.url)
+        elif self._trying is None:
+            self._trying = threading.Event()
+            threading.Thread(
+                target=self._try_again, args=(address, self._trying), name="loadtrim-http-again", daemon=True
+            ).start()
 
     def _try_again(self, address: Address, ended: threading.Event) -> None:
         while not ended.wait(AGAIN_SECONDS):
+            # Without the lock: a name may take seconds to be looked up.
+            listener = self._made(address) if self._listener is None else None
             with self._lock:
-                if ended.is_set():
+                if ended.is_set() or self._listener is not None:
+                    if listener is not None:
+                        listener.server_close()
                     return
-                if self._listener is None:
-                    self._start(address)
-                if self._listener is not None:
+                if listener is not None:
                     self._trying = None
+                    self._listening(listener, address)
                     return
 
     @property

@@ -58,6 +58,10 @@ TIMER_SLACK_SECONDS = 0.0005
 """A tick comes so much after it is due, so that the machine never finds it early. Chosen."""
 REFUSED_SECONDS = 2.0
 """A group that refused this member for want of a control topic is asked again after this time. Chosen."""
+COMMIT_AGAIN_SECONDS = 60.0
+"""All that is done is committed again after this time. The broker forgets the offsets of a topic that is deleted, and
+of one that is made anew some partitions have nothing new to commit. Chosen: a request a minute; aiokafka commits all at
+each interval."""
 LATE_COMMIT_SECONDS = 1.0
 """A commit whose connection broke has reached the broker after this time, if it does at all. Chosen."""
 
@@ -232,6 +236,8 @@ class UserCommits:
         self._pending: dict[int, asyncio.Future[int]] = {}
         """Request number -> the broker's code. Invariant: only requests that user code waits for."""
         self._numbers = 0
+        self._all_at = boot_time()
+        """All that is done was committed last."""
         self._closed = False
 
     async def run_auto_commit(self, every_seconds: float) -> None:
@@ -244,13 +250,20 @@ class UserCommits:
         """Commit what is done and was not committed, without waiting (auto-commit)."""
         offsets: dict[Partition, e.OffsetCommit] = {}
         if self._driver.config.auto_commit:
-            assigned, late = self._driver.snapshot().assigned, self._late()
+            assigned, late, again = self._driver.snapshot().assigned, self._late(), self._is_again()
             for partition, stream in self._partitions.buffer.streams.items():
                 done = self._partitions.positions.done_offset(stream)
                 view = assigned.get(partition)
-                if done is not None and view is not None and (view.committed != done or partition in late):
+                if done is not None and view is not None and (again or view.committed != done or partition in late):
                     offsets[partition] = e.OffsetCommit(acquisition_id=stream.acquisition_id, offset=done)
         self._driver.feed(e.CommitWantedEvent(now=boot_time(), offsets=offsets))
+
+    def _is_again(self) -> bool:
+        """Return whether it is time to commit all that is done, once each time."""
+        now = boot_time()
+        if again := now - self._all_at >= COMMIT_AGAIN_SECONDS:
+            self._all_at = now
+        return again
 
     def _late(self) -> set[Partition]:
         """Return the partitions of which a commit had no answer some time ago, once each.

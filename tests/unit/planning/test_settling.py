@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec import structs
 from msgspec.structs import replace
@@ -166,7 +168,7 @@ def played(seconds: int, handoff: float) -> Outcome:
         per_second=per_second, partitions=partitions, shares=((1.0 / 12,) * 12,), arrivals="poisson", keys="random"
     )
     config = PlanConfig(sla_seconds=15.0, sla_share=0.99, startup_seconds=3.0)
-    protocol = replace(PROTOCOLS["loadtrim"], handoff_seconds=(0.8 * handoff, handoff))
+    protocol = dataclasses.replace(PROTOCOLS["loadtrim"], handoff_seconds=(0.8 * handoff, handoff))
     options = Options(costs=Costs(mean_seconds=0.01), startup_seconds=3.0, replicas=2, seed=1, protocol=protocol)
     return simulate(load, config, options)
 

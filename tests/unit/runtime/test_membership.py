@@ -25,7 +25,7 @@ from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import Code, GroupConfig
 from loadtrim_agent.protocol.snapshot import AssignedView
 from loadtrim_agent.runtime import membership
-from loadtrim_agent.runtime.membership import MembershipDriver, UserCommits
+from loadtrim_agent.runtime.membership import COMMIT_AGAIN_SECONDS, MembershipDriver, UserCommits
 from loadtrim_agent.runtime.observer import AgentObserver
 from walks.scenes import TOPIC, consumer, stage
 
@@ -147,6 +147,15 @@ async def test_the_auto_commit_takes_what_is_done_and_not_committed() -> None:
     [event] = office.wanted
     assert event.request == 0
     assert event.offsets == {ONE: e.OffsetCommit(acquisition_id=1, offset=4)}, "the others have nothing new"
+
+
+async def test_the_auto_commit_takes_everything_once_a_minute() -> None:
+    """A topic was made anew: the broker had forgotten its offsets, and a quiet partition was never committed again."""
+    office = Office(done={ONE: 4, TWO: 5})
+    office.commits._all_at -= COMMIT_AGAIN_SECONDS
+    for _ in range(2):
+        office.commits.commit_done()
+    assert [sorted(event.offsets) for event in office.wanted] == [[ONE, TWO], [ONE]]
 
 
 async def test_with_manual_commits_nothing_is_committed_by_itself() -> None:

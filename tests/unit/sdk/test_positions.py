@@ -395,6 +395,20 @@ async def test_a_seek_to_the_end_gives_way_to_what_happens_meanwhile(meanwhile: 
     assert (done, link.streams[Partition(*AT)].position) == expected[meanwhile]
 
 
+async def test_what_was_sought_after_an_abort_is_in_no_transaction() -> None:
+    """A partition that went after that and came back cost a good transaction."""
+    link, here = Link(), Partition(*AT)
+    stream = Stream(here, 1, 0)
+    stream.running = True
+    link.buffer.put(stream)
+    link.buffer.feed(stream, chunk(here, 0))
+    link.buffer.lease_until = math.inf
+    link.buffer.take_one()
+    link.buffer.seek(stream, 0)
+    link.buffer.remove(here)
+    assert link.buffer.hand.take_unsent([here]) == []
+
+
 @pytest.mark.parametrize("sent", [True, False], ids=["what it had was sent before", "not yet"])
 async def test_what_was_another_member_s_meanwhile_is_in_no_transaction(*, sent: bool) -> None:
     """In one over several calls it went and came back: what the other had committed was in this one's output too."""
@@ -457,12 +471,17 @@ async def test_a_transaction_that_is_aborted_does_not_wait_for_a_generation() ->
     manager.begin_transaction()
 
 
-async def test_a_transaction_whose_partition_was_lost_can_only_be_aborted() -> None:
+@pytest.mark.parametrize("committing", [False, True], ids=["open", "committing"])
+async def test_a_transaction_whose_partition_was_lost_can_only_be_aborted(*, committing: bool) -> None:
+    """Where its commit was asked for before, it was committed without the offsets."""
+
     async def fence(refused: int | None) -> Any:
         raise CommitFailedError("lost")
 
     group = FencedGroup("g", fence)
     manager, waiting = in_transaction(group)
+    if committing:
+        manager.committing_transaction()
     await _CommitOffsets(SimpleNamespace(_txn_manager=manager), None)(*manager.offsets_to_commit())  # type: ignore[arg-type]
     assert isinstance(waiting.exception(), CommitFailedError)
     assert manager.state is TransactionState.ABORTABLE_ERROR
