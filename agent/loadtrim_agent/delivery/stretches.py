@@ -11,6 +11,11 @@ from .pending import Pending
 __all__ = ["Finished", "Stretches"]
 
 
+STRETCHES_MAX = 16_384
+"""Stretches that wait to be taken; the oldest are left out beyond. Chosen: ten times what is handed out, one record a
+call, between two looks of a tenth of a second. Where measuring is off for good, memory would grow without a bound."""
+
+
 class Finished(NamedTuple):
     """Records that are done, oldest first."""
 
@@ -56,7 +61,7 @@ class Stretches:
     __slots__ = ("_offsets", "_stretches", "open", "stamps")
 
     def __init__(self) -> None:
-        self._stretches: deque[_Stretch] = deque()
+        self._stretches: deque[_Stretch] = deque(maxlen=STRETCHES_MAX)
         self.stamps: Sequence[int] = ()
         """User: timestamps of what is unpacked."""
         self._offsets: Sequence[int] = ()

@@ -16,7 +16,7 @@ from loadtrim_agent.delivery.deserializer import RecordDeserializer
 from loadtrim_agent.delivery.metering_task import MeteringTask
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import BATCH_RECORDS, RecordBuffer
-from loadtrim_agent.delivery.stretches import Finished
+from loadtrim_agent.delivery.stretches import STRETCHES_MAX, Finished, Stretches
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 from loadtrim_agent.metering.meter import MeterConfig
 from loadtrim_agent.observability.metrics import Metrics
@@ -600,3 +600,14 @@ async def test_a_sampled_record_of_a_partition_that_has_gone_is_forgotten() -> N
     assert buffer.take_one((TWO,))
     assert not buffer.hand.samples.waiting
     assert buffer.hand.samples._open is None
+
+
+async def test_where_nobody_takes_the_times_they_do_not_pile_up() -> None:
+    """Measuring had broken and was off for good: 80 bytes stayed of each record until the process ended."""
+    stretches = Stretches()
+    stretches.unpacked((1_000,), ())
+    for second in range(STRETCHES_MAX + 100):
+        stretches.begin(float(second), 0).append(second + 0.5)
+    found = stretches.take_finished()
+    assert len(found) == STRETCHES_MAX
+    assert found[0].times == [100.0, 100.5], "the oldest are left out"
