@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
 from loadtrim.errors import CommandError
@@ -55,8 +55,7 @@ async def read_group(
     """
     view, clock = GroupObserver(topic.group), BrokersTime()
     recent = await topic.recent(seconds, scan_seconds)
-    for record, at in [*recent.coordination, *recent.telemetry]:
-        view.apply(record, at)
+    _apply(view, (*recent.coordination, *recent.telemetry))
     view.unreadable = recent.unreadable
     if view.heard_lately(clock.now()):
         return view, clock.now()
@@ -64,11 +63,15 @@ async def read_group(
         async with asyncio.timeout(LISTEN_SECONDS), contextlib.aclosing(topic.follow(recent.positions)) as batches:
             async for entries in batches:
                 clock.heard(entries)
-                for record, at in entries:
-                    view.apply(record, at)
+                _apply(view, entries)
                 if view.heard_lately(clock.now()):
                     break
     return view, clock.now()
+
+
+def _apply(view: GroupObserver, entries: Iterable[Entry]) -> None:
+    for record, at in entries:
+        view.apply(record, at)
 
 
 class GroupFollower:
@@ -110,14 +113,12 @@ class GroupFollower:
         async with ControlTopic(self._connection, self.group) as topic:
             recent = await topic.recent()
             view = GroupObserver(self.group)
-            for record, at in [*recent.coordination, *recent.telemetry]:
-                view.apply(record, at)
+            _apply(view, (*recent.coordination, *recent.telemetry))
             self.view = view
             self._tell("")
             async for entries in topic.follow(recent.positions):
                 self._clock.heard(entries)
-                for record, at in entries:
-                    view.apply(record, at)
+                _apply(view, entries)
                 view.unreadable = topic.unreadable
                 if entries:
                     self._tell("")
