@@ -19,7 +19,18 @@ from loadtrim.testing import Cluster
 from loadtrim_agent.common.clock import wall_time
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 
-__all__ = ["PLAN_SEQUENCE", "Recorder", "consumers", "drain", "new_group", "plan", "send", "started", "take"]
+__all__ = [
+    "PLAN_SEQUENCE",
+    "Recorder",
+    "consumers",
+    "drain",
+    "generation",
+    "new_group",
+    "plan",
+    "send",
+    "started",
+    "take",
+]
 
 SESSION_MS = 3_000
 PLAN_SEQUENCE = 1_000_000
@@ -67,6 +78,12 @@ def make(
             **options,
         },
     )
+
+
+def generation(consumer: Consumer) -> int:
+    """The generation that its agent has entered last."""
+    assert consumer._client.link.agent is not None
+    return consumer._client.link.agent.snapshot().generation
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalOperation, IllegalStateError
 
 from integration.harness import WAIT_SECONDS, committed_offsets, eventually
-from integration.harness_consumers import Recorder, make, new_group, send, started, take
+from integration.harness_consumers import Recorder, generation, make, new_group, send, started, take
 from loadtrim import Consumer
 from loadtrim.testing import Cluster
 from loadtrim.transactions import FencedGroup, send_offsets
@@ -53,11 +53,6 @@ def move(source: Consumer, target: Consumer, at: TopicPartition) -> None:
     owner = target._client.link.agent.snapshot().member
     event = MoveWantedEvent(now=boot_time(), partition=Partition(*at), target=owner)
     source._client.link.post(source._client.link.agent.feed, event)
-
-
-def generation(consumer: Consumer) -> int:
-    assert consumer._client.link.agent is not None
-    return consumer._client.link.agent.snapshot().generation
 
 
 async def consumed_until_moved(source: Consumer, target: Consumer) -> bool:

@@ -49,11 +49,13 @@ FAILED_ONCE = (
     502978169,
     502978510,
     1384435967,
+    429377792,
 )
 """Each has found a fault of the product or of what judges it. Those with 228 first: what an administrator had removed
 was known again to a broker that took over, and the member that read of its removal after that was blamed for it. With
 two of 50297 a JoinGroup was refused for what it did not offer yet, and the start failed; with the third a newcomer that
-held nothing was blamed for its lease. With the last a simulated log that had failed was never told to be back."""
+held nothing was blamed for its lease. With 1384435967 a simulated log that had failed was never told to be back. With
+the last a member without the log was refused for ever by a coordinator that had taken over."""
 
 short = st.floats(0.0, 2.0)
 """Seconds, below most time-outs."""

@@ -218,7 +218,7 @@ def barrier_while_the_giver_commits() -> None:
     world.next_request(b, HeartbeatRequest, *[Fate(request_seconds=2.0)] * 2)
     world.next_append(world.join(), HelloRecord, AppendFate(vanishes=True))
     world.next_append(a, RejoinRecord, AppendFate(vanishes=True))
-    world.run_until(lambda: world.coordinator.state.value == "preparing")
+    world.run_until(lambda: world.coordinator.state is GroupState.PREPARING)
     world.run_until(lambda: a.machine.membership.wakeup() - world.scheduler.now < 0.1)
     a.move(P0, b.member)
     world.run(6.0)
@@ -300,7 +300,7 @@ def old_join_counts_in_the_next_barrier() -> None:
         world.moved(P1, world.owner(P1) or d, b)
     unaware(world, b, 0.4)
     gone.leave()
-    world.run_until(lambda: world.coordinator.state.value == "preparing")
+    world.run_until(lambda: world.coordinator.state is GroupState.PREPARING)
     world.repeat(b, lambda r: isinstance(r, JoinRequest) and r.member and not r.metadata.owned)
     world.run(5.0)
     assert a.machine.snapshot().is_leader

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from loadtrim_agent.wire.codec import Record
@@ -44,6 +45,7 @@ class Chaos:
         """Whether faults are still made."""
         self._last_crash_only = True
         self._slices = random.Random(f"slices of {seed}")
+        self._takeovers = random.Random(f"takeovers of {seed}")
         world = self.world
         world.cost_seconds = self._cost
         world.listener_seconds = lambda: self.rng.choice((0.0, 0.0, 0.0, self.rng.uniform(0.0, 0.3)))
@@ -295,7 +297,10 @@ class Chaos:
         if coordinator.up:
             coordinator.fail(silent=self.rng.random() < 0.5)
             down = self.rng.uniform(0.0, self.options.faults.failover_seconds_max)
-            self.world.scheduler.after(down, self.world.take_over)
+            loads = self._takeovers.choice((0.0, self._takeovers.uniform(0.0, 1.0)))
+            elsewhere = self._takeovers.random() < 0.7
+            take_over = partial(self.world.take_over, loads_seconds=loads, elsewhere=elsewhere)
+            self.world.scheduler.after(down, take_over)
 
     def _lag(self) -> None:
         member = self._some()

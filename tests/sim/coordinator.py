@@ -32,10 +32,12 @@ __all__ = [
 
 
 class GroupState(enum.Enum):
-    EMPTY = "empty"
-    PREPARING = "preparing"
-    COMPLETING = "completing"
-    STABLE = "stable"
+    """The states of a classic group, by the names under which Kafka describes them."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +124,20 @@ class _Stored:
     answers: dict[str, Any] = field(default_factory=dict)
 
 
+WHILE_LOADING: dict[type, Code] = {
+    HeartbeatRequest: Code.NONE,
+    SyncRequest: Code.REBALANCE_IN_PROGRESS,
+}
+"""Answers of a coordinator that loads its groups, as in Kafka's own of 3.x and 4.x: a heartbeat is answered blindly."""
+
+
 class Coordinator:
     """One group. Requests come through :meth:`serve`; answers go through the ``reply`` given with each."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self.up = True
+        self._loads_until = 0.0
         self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol = ""
@@ -157,9 +167,17 @@ class Coordinator:
             LeaveRequest: self._leave,
         }
 
+    @property
+    def loads(self) -> bool:
+        """The broker that took over still reads what was stored of the group."""
+        return self._scheduler.now < self._loads_until
+
     def serve(self, request: Any, reply: Reply) -> None:
         if not self.up:
-            reply(_refusal(request, Code.NOT_COORDINATOR))
+            reply(refused(request, Code.NOT_COORDINATOR))
+            return
+        if self.loads:
+            reply(refused(request, WHILE_LOADING.get(type(request), Code.COORDINATOR_LOAD_IN_PROGRESS)))
             return
         self._handlers[type(request)](request, reply)
 
@@ -432,8 +450,8 @@ class Coordinator:
         self.members = {}
         self._pending = set()
 
-    def take_over(self) -> None:
-        """Another broker loads what was stored: memory of a barrier that was going on is lost.
+    def take_over(self, *, loads_seconds: float = 0.0) -> None:
+        """Another broker loads what was stored: memory of a barrier that was going on is lost. Sessions begin then.
 
         Of each member the protocol in use was stored, and none of the others that it offered.
         """
@@ -446,8 +464,16 @@ class Coordinator:
         known = {"protocols": (stored.protocol,)}
         self.members = {name: _member(replace(request, **known)) for name, request in stored.members.items()}
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
-        for member in self.members.values():
-            self._renew(member)
+        self._loads_until = self._scheduler.now + loads_seconds
+        if loads_seconds:
+            self._scheduler.after(loads_seconds, self._begin_sessions, list(self.members.values()))
+        else:
+            self._begin_sessions(list(self.members.values()))
+
+    def _begin_sessions(self, loaded: list[_Member]) -> None:
+        for member in loaded:
+            if self.members.get(member.member) is member:
+                self._renew(member)
 
     def _keep(self) -> None:
         members = {asked.member: asked for asked in self.joined()}
@@ -524,7 +550,8 @@ def _named(member: str, said: JoinedMember, protocol: str) -> JoinedMember:
     return JoinedMember(member=member, topics=said.topics, owned=said.owned, attempt=said.attempt)
 
 
-def _refusal(request: Any, code: int) -> Any:
+def refused(request: Any, code: int) -> Any:
+    """Return the answer that says nothing but this code."""
     match request:
         case JoinRequest():
             return JoinReply(code)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.assignment import assign_standard
 from loadtrim_agent.protocol.events import JoinedMember
-from loadtrim_agent.protocol.group_config import STANDARD_PROTOCOLS, Code
+from loadtrim_agent.protocol.group_config import Code
 
 from .coordinator import (
     CommitRequest,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ForeignMember"]
 
+PROTOCOLS = ("roundrobin",)
+"""What aiokafka offers by default."""
 WORK_SECONDS = 0.1
 AGAIN_SECONDS = 0.1
 
@@ -62,9 +64,14 @@ class ForeignMember:
             return
         self._joining = True
         self._positions = {}
+        self._find()
         metadata = JoinedMember(member="", topics=self.topics)
-        request = JoinRequest(self.member, STANDARD_PROTOCOLS, metadata, self._timeout, 2 * self._timeout)
+        request = JoinRequest(self.member, PROTOCOLS, metadata, self._timeout, 2 * self._timeout)
         self._group.ask(request, self._joined, timeout_seconds=2 * self._timeout)
+
+    def _find(self) -> None:
+        for connection in (self._group, self._heartbeats, self._offsets):
+            connection.find()
 
     def _joined(self, reply: JoinReply | int) -> None:
         if self.gone:
@@ -123,6 +130,8 @@ class ForeignMember:
         elif code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
             self._joining = True
             self._commit(self._join)
+        elif code == Code.NOT_COORDINATOR:
+            self._find()
 
     def _work(self) -> None:
         """Do what is there, at once."""

@@ -82,6 +82,7 @@ class SimMember:
         connect = world.network.connect
         self._join, self._heartbeats = connect(name), connect(name)
         self._commits, self._offsets = connect(name), connect(name)
+        self._connections = (self._join, self._heartbeats, self._commits, self._offsets)
         self.reader = world.log.tail(self)
         self._run: dict[type[c.Command], Callable[[Any], None]] = {
             c.FindCoordinatorCommand: self._find_coordinator,
@@ -192,7 +193,7 @@ class SimMember:
     def _end(self) -> None:
         self.gone = True
         self.reader.closed = True
-        for connection in (self._join, self._heartbeats, self._commits, self._offsets):
+        for connection in self._connections:
             connection.close(tell=False)
         self._inbox.clear()
         self._queue.clear()
@@ -347,7 +348,8 @@ class SimMember:
             self._scheduler.after(LOOKUP_AGAIN_SECONDS, self._looked_up)
             return
         self._looking = False
-        self.feed(lambda now: e.CoordinatorFoundEvent(now=now))
+        found = [connection.find() for connection in self._connections]
+        self.feed(lambda now: e.CoordinatorFoundEvent(now=now, taken_over=any(found)))
 
     def _send_join(self, command: c.SendJoinCommand) -> None:
         if command.fresh:

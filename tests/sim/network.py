@@ -13,6 +13,7 @@ from typing import Any
 
 from loadtrim_agent.protocol.group_config import Code
 
+from .coordinator import refused
 from .scheduler import Scheduler, Timer
 
 __all__ = ["DISCONNECTED", "Connection", "Fate", "Network"]
@@ -58,6 +59,8 @@ class Network:
         self.fate_of: Callable[[str, Any], Fate] = lambda source, request: Fate()
         self.late_until = 0.0
         """No request that is under way arrives after this time."""
+        self.coordinators = 0
+        """Brokers that have taken the group over: a connection leads to one, until the coordinator is looked up."""
 
     def connect(self, source: str) -> Connection:
         return Connection(self, source)
@@ -79,6 +82,12 @@ class Connection:
         self._arrival = 0.0
         self._swallows = False
         self._deaf = False
+        self._coordinator = network.coordinators
+
+    def find(self) -> bool:
+        """Lead to the coordinator of now. Return whether it is another one than before."""
+        before, self._coordinator = self._coordinator, self._network.coordinators
+        return before != self._coordinator
 
     def ask(self, request: Any, answered: Callable[[Any], None], *, timeout_seconds: float) -> None:
         """Send a request; ``answered`` gets the answer, or :data:`DISCONNECTED`. Never at once."""
@@ -131,7 +140,10 @@ class Connection:
 
     def _serve(self, call: _Call) -> None:
         self._serving = call
-        self._network.serve(call.request, lambda reply: self._replied(call, reply))
+        if self._coordinator != self._network.coordinators:
+            self._replied(call, refused(call.request, Code.NOT_COORDINATOR))
+        else:
+            self._network.serve(call.request, lambda reply: self._replied(call, reply))
 
     def _replied(self, call: _Call, reply: Any) -> None:
         if call.lane_epoch != self._epoch:

@@ -57,6 +57,8 @@ class World:
         self.may_mix = False
         self.mixed_at = 0.0
         """When the group was last a mixed one: nothing but I2 holds then."""
+        self.unnoticed_takeover = False
+        """The same broker took over again, which nobody may have noticed: it may refuse who offers no ``loadtrim``."""
         self.calm = False
         """Nothing has gone wrong in this run, or all that went wrong is over: a lease does not run out."""
         self.trace: deque[str] | None = deque(maxlen=TRACE_ENTRIES_MAX) if trace else None
@@ -139,10 +141,15 @@ class World:
                 self.violated("progress", f"not within {seconds} s")
             self.run(0.01)
 
-    def take_over(self) -> None:
-        """End a failover that is going on."""
-        if not self.coordinator.up:
-            self.coordinator.take_over()
+    def take_over(self, *, loads_seconds: float = 0.0, elsewhere: bool = True) -> None:
+        """End a failover that is going on: another broker takes over, or the same again, and loads the group first."""
+        if self.coordinator.up:
+            return
+        self.coordinator.take_over(loads_seconds=loads_seconds)
+        if elsewhere:
+            self.network.coordinators += 1
+        else:
+            self.unnoticed_takeover = True
 
     def heal(self) -> None:
         """The last fault is over: whoever sleeps wakes, somebody is there. Lets the time pass that I5 allows."""

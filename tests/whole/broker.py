@@ -15,6 +15,7 @@ from loadtrim_agent.protocol.group_config import Code
 from sim.coordinator import (
     CommitRequest,
     FetchRequest,
+    GroupState,
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
@@ -488,6 +489,8 @@ class Cluster:
         model = self.group(group)
         if node != self.coordinator_node or not model.up:
             return int(Code.NOT_COORDINATOR)
+        if model.loads:
+            return int(Code.COORDINATOR_LOAD_IN_PROGRESS)
         return model.refusal(member, generation, transactional=True)
 
     def commit(self, group: str, member: str, offsets: dict[Partition, int]) -> None:
@@ -499,5 +502,7 @@ class Cluster:
         rows = []
         for name in request.body.groups:
             group = self.group(name)
-            rows.append((0, name, group.state.value, "consumer", group.protocol, []))
+            told = group.protocol if group.state is GroupState.STABLE else ""
+            code = Code.COORDINATOR_LOAD_IN_PROGRESS if group.loads else Code.NONE
+            rows.append((code, name, group.state.value, "consumer", told, []))
         reply(encode_answer(request, rows))

@@ -223,6 +223,7 @@ class Chaos:
         self.rng = self.world.kernel.rng
         self._plans = PLAN_SEQUENCE
         self._growth = random.Random(f"growth {seed}")
+        self._loads = random.Random(f"loads {seed}")
         evictions = random.Random(f"evictions {seed}")
         self.world.cluster.evicts = lambda: self.world.faulty and evictions.random() < EVICTION_SHARE
 
@@ -453,7 +454,7 @@ class Chaos:
         cluster.away.clear()
         if not cluster.group(GROUP).up:
             cluster.coordinator_node = self.rng.choice(cluster.nodes)
-            cluster.group(GROUP).take_over()
+            self._take_over()
         cluster.elect()
 
     def _failover(self) -> None:
@@ -469,7 +470,12 @@ class Chaos:
             self.world.network.up(before)
         seconds = self.rng.uniform(0.0, 4.0)
         self._counted("failover", seconds)
-        self._later(seconds, lambda: None if group.up or cluster.away else group.take_over())
+        self._later(seconds, lambda: None if group.up or cluster.away else self._take_over())
+
+    def _take_over(self) -> None:
+        group = self.world.cluster.group(GROUP)
+        classic = group.assigning is None
+        group.take_over(loads_seconds=self._loads.choice((0.0, self._loads.uniform(0.0, 1.5))) if classic else 0.0)
 
     def _remove(self) -> None:
         member = self._some("remove")

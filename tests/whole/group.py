@@ -58,7 +58,7 @@ class GroupModel(Coordinator):
         if group is not None and not group.members and isinstance(request, JoinRequest):
             self._begin_anew()
             group = None
-        if not self.up or group is None or isinstance(request, FetchRequest):
+        if not self.up or self.loads or group is None or isinstance(request, FetchRequest):
             super().serve(request, reply)
         else:
             reply(self._answer(group, request))
@@ -171,9 +171,9 @@ class GroupModel(Coordinator):
         if self.assigning is not None:
             self.assigning.stop()
 
-    def take_over(self) -> None:
+    def take_over(self, *, loads_seconds: float = 0.0) -> None:
         """Another broker coordinates."""
-        super().take_over()
+        super().take_over(loads_seconds=loads_seconds)
         if self.assigning is not None:
             self.assigning.load()
 

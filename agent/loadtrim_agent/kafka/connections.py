@@ -365,9 +365,14 @@ class Coordinator:
         self._connections = connections
         self._group = group
         self._node: int | None = None
+        self._away = False
+        """The coordinator could not be reached, or there was none, since it was found last."""
 
-    async def find(self) -> None:
+    async def find(self) -> bool:
         """Look the coordinator up, and have a connection to it.
+
+        Returns:
+            Whether it may have nothing in mind but what was stored: it is another broker than before, or was away.
 
         Raises:
             KafkaError: it cannot be found now; worth another try.
@@ -381,13 +386,19 @@ class Coordinator:
             raise KafkaError("no broker is known")
         request = FindCoordinatorRequest(self._group, GROUP_COORDINATOR)
         timeout = min(LOOKUP_SECONDS, self._connections.pool.connect_timeout)
+        was_away, self._away = self._away, self._away or asked == self._node
         answer = await self._connections.send(asked, Channel.OFFSETS, request, timeout=timeout)
         if answer.error_code:
+            self._away = True
             raise for_code(answer.error_code)()
-        self._node = node = int(answer.coordinator_id)
+        before, self._node = self._node, int(answer.coordinator_id)
+        self._away = True
+        node = self._node
         if client.cluster.broker_metadata(node) is None:
             await client.force_metadata_update()
         await self._connections.connect(node, Channel.HEARTBEAT)
+        self._away = False
+        return was_away or before not in (None, node)
 
     async def ask(self, channel: Channel, request: Any, *, timeout: float) -> Any:
         """Send one request and wait for its answer; raises what :meth:`Connections.send` does."""

@@ -104,7 +104,7 @@ class GroupRequests:
         try:
             while True:
                 try:
-                    await self._coordinator.find()
+                    taken_over = await self._coordinator.find()
                     break
                 except GroupAuthorizationFailedError as error:
                     raise GroupAuthorizationFailedError(
@@ -123,7 +123,7 @@ class GroupRequests:
                     await asyncio.sleep(backoff.failed())
         finally:
             self._looking = False
-        self._events.feed(CoordinatorFoundEvent(now=boot_time()))
+        self._events.feed(CoordinatorFoundEvent(now=boot_time(), taken_over=taken_over))
 
     def join(self, command: SendJoinCommand) -> None:
         if command.fresh:
@@ -308,7 +308,8 @@ class GroupRequests:
         What fails here is tried again by the first request that needs it.
         """
         with contextlib.suppress(*UNREACHABLE):
-            await self._coordinator.find()
+            if await self._coordinator.find():
+                self._events.feed(CoordinatorFoundEvent(now=boot_time(), taken_over=True))
 
     async def committed_or_none(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         """Committed offset per partition as far as it can be told now; negative where there is none."""

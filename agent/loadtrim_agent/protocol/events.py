@@ -81,6 +81,9 @@ class WeightsEvent(Event, frozen=True, kw_only=True):
 class CoordinatorFoundEvent(Event, frozen=True, kw_only=True):
     """The group's coordinator was looked up; requests go there from now on."""
 
+    taken_over: bool = False
+    """Another broker coordinates the group than before, or one that was away: see :mod:`.takeover`."""
+
 
 class JoinedMember(msgspec.Struct, frozen=True, kw_only=True):
     """One member in a JoinGroup answer, as its own metadata says."""

@@ -13,8 +13,12 @@ __all__ = ["BROKER_ASSIGNS", "HEARTBEATS_PER_SESSION", "LOADTRIM", "STANDARD_PRO
 LOADTRIM = "loadtrim"
 """Name of our protocol in JoinGroup; a group speaks it when every member offers it."""
 
-STANDARD_PROTOCOLS = ("range", "roundrobin")
-"""Protocols that we offer beside it, so that members without the agent can share the group (mixed group)."""
+STANDARD_PROTOCOLS = ("roundrobin", "range")
+"""Protocols that we offer beside it, so that members without the agent can share the group (mixed group).
+
+The first one is what members without a control topic speak. It is all that aiokafka offers by default, and all that a
+coordinator knows of them that took over: by it plain consumers still get in.
+"""
 
 BROKER_ASSIGNS = "KIP-848"
 """Our name for the protocol of a group with a member of Kafka's consumer protocol: there no member leads."""

@@ -63,6 +63,7 @@ class Leave:
 
     def wanted(self, event: LeaveWantedEvent) -> None:
         self.request = event
+        self._machine.membership.session.takeover.leave()
         if self._phase is LeavePhase.STAYING:
             self._phase = LeavePhase.RELINQUISHING
             self.announce_leaving(event.now)

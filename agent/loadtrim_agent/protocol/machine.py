@@ -374,13 +374,15 @@ class Machine:
         codes = set(event.codes.values())
         if codes & COORDINATOR_MOVED:
             self.membership.coordinator_lost()
+        if Code.COORDINATOR_LOAD_IN_PROGRESS in codes:
+            self.membership.session.takeover.learnt(event.now)
         for code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS):
             if code in codes:
                 self.membership.refused_generation(event.now, event.member, event.generation, code)
                 return
 
     def _on_coordinator_found(self, event: CoordinatorFoundEvent) -> None:
-        self.membership.coordinator_found(event.now)
+        self.membership.coordinator_found(event.now, taken_over=event.taken_over)
         self.partitions.coordinator_found()
 
     def _on_committed_fetched(self, event: CommittedFetchedEvent) -> None:

@@ -40,7 +40,7 @@ class Membership(MembershipState):
         super().__init__(config.topics)
         self._emit = emit
         self.rebalance = OngoingRebalance()
-        self.session = Session(self, config, lease, emit)
+        self.session = Session(self, config, lease, self.rebalance, emit)
         self._effects = MembershipEffects(config, self, self.session, self.rebalance, hooks, emit)
         leader_assignment = self._effects.leader_assignment
         self._answers = MembershipAnswers(self, self.session, self.rebalance, leader_assignment, hooks, emit)
@@ -100,7 +100,7 @@ class Membership(MembershipState):
     def wakeup(self) -> float:
         """Return the time at which :meth:`tick` wants to be called at the latest."""
         due = min(self.session.wakeup, self.rebalance.wakeup(coordinator_known=self.coordinator_known))
-        in_stable = (self.rebalance.join_at, self._effects.leader_assignment.missing.ask_at)
+        in_stable = (self.rebalance.join_at, self._effects.leader_assignment.missing.ask_at, self.session.takeover.due)
         return min(due, *in_stable) if self.stable else due
 
     def tick(self, now: float, overdue: bool) -> None:
@@ -120,14 +120,18 @@ class Membership(MembershipState):
             self._fire(Occurrence(Trigger.GENERATION_ENDS), now)
         if self.stable:
             self._effects.leader_assignment.ask_for_missing(now)
+        if now >= self.session.takeover.due:
+            self.rejoin(now)
         # Last, because what came before may have brought us back into a phase with heartbeats.
         self.session.send_heartbeat(now)
 
     # -- the coordinator -----------------------------------------------------------------------------------------
 
-    def coordinator_found(self, now: float) -> None:
+    def coordinator_found(self, now: float, *, taken_over: bool) -> None:
         """Requests go to the coordinator from now on."""
         self.coordinator_known = True
+        if taken_over:
+            self.session.takeover.learnt(now)
         self._fire(Occurrence(Trigger.COORDINATOR_FOUND), now)
 
     def coordinator_lost(self) -> None:

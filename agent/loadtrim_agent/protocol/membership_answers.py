@@ -90,7 +90,12 @@ class MembershipAnswers:
 
     def sync(self, event: SyncAnsweredEvent) -> Occurrence | None:
         """Read the answer to a SyncGroup."""
-        if self._state.phase is not Phase.SYNCING or event.attempt != self._rebalance.attempt:
+        if event.attempt != self._rebalance.attempt:
+            return None
+        if self._state.phase is Phase.STABLE:
+            self._rebalance.outstanding = False
+            return self._session.confirmed(event.code)
+        if self._state.phase is not Phase.SYNCING:
             return None
         self._rebalance.outstanding = False
         if event.code != Code.NONE:

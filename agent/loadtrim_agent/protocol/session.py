@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from .announcements import Announcements
-from .commands import Command, CountCommand, FailCommand, FindCoordinatorCommand, SendHeartbeatCommand
+from .commands import (
+    Command,
+    CountCommand,
+    FailCommand,
+    FindCoordinatorCommand,
+    SendHeartbeatCommand,
+    SendSyncCommand,
+)
 from .counters import ProtocolCount
 from .events import HeartbeatAnsweredEvent
 from .group_config import COORDINATOR_MOVED, REFUSED_FOR_GOOD, RETRIABLE, Code, GroupConfig
@@ -13,7 +20,9 @@ from .heartbeats import Heartbeats
 from .lease import Lease
 from .membership_state import MembershipState, Occurrence
 from .membership_table import Phase, Trigger
+from .ongoing_rebalance import OngoingRebalance
 from .retry_backoff import RetryBackoff
+from .takeover import Takeover
 
 __all__ = ["Session"]
 
@@ -31,11 +40,19 @@ class Session:
     """
 
     def __init__(
-        self, state: MembershipState, config: GroupConfig, lease: Lease, emit: Callable[[Command], None]
+        self,
+        state: MembershipState,
+        config: GroupConfig,
+        lease: Lease,
+        rebalance: OngoingRebalance,
+        emit: Callable[[Command], None],
     ) -> None:
         self._state = state
         self._lease = lease
+        self._rebalance = rebalance
         self._emit = emit
+        self._doubted_from: float | None = None
+        """Time at which the heartbeat was sent whose answer a SyncGroup is to confirm; None: there is none."""
         self._heartbeats = Heartbeats(
             config.heartbeat_interval, RetryBackoff(HEARTBEAT_PAUSE_SHARE * config.session_timeout)
         )
@@ -44,6 +61,7 @@ class Session:
         self._noticed_generation = -1
         """Generation whose end the log was already told of, by this member or by another (rule 11)."""
         self._announcements = Announcements()
+        self.takeover = Takeover(state, config.session_timeout)
 
     # -- the coordinator -----------------------------------------------------------------------------------------
 
@@ -64,7 +82,9 @@ class Session:
         """The JoinGroup sent at this time was answered: the rebalance does not wait for this member any more."""
         self._lease.renew(sent_at)
         self._joined_generation = generation
+        self._doubted_from = None
         self._heartbeats.joined(sent_at)
+        self.takeover.joined(sent_at)
 
     def synced(self, sent_at: float) -> None:
         """The SyncGroup sent at this time was answered."""
@@ -130,11 +150,8 @@ class Session:
             return None
         self._heartbeats.accepted()
         if event.code == Code.NONE:
-            # Only an answer to the generation of now proves that no rebalance waits for this member (rule 12).
-            if current and state.phase is Phase.STABLE:
-                self._lease.renew(event.sent_at)
-            else:
-                self._lease.renew_session(event.sent_at)
+            entered = current and state.phase is Phase.STABLE
+            self._accepted(event.sent_at, entered=entered)
         elif event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
             told = event.code == Code.REBALANCE_IN_PROGRESS
             if told:
@@ -150,6 +167,40 @@ class Session:
             # What the code means is not known. It may pass, as long as the lease lasts; then nothing is delivered.
             if event.now >= self._lease.until and state.phase is not Phase.LEFT:
                 self._emit(FailCommand(code=event.code))
+        return None
+
+    def _accepted(self, sent_at: float, *, entered: bool) -> None:
+        """Renew the lease by a heartbeat that was answered OK, if the lease lasted when it was sent.
+
+        A coordinator that loads its groups answers OK to every member. One whose lease is over may have been evicted
+        before, so it asks by a SyncGroup as well, which such a coordinator refuses.
+        """
+        if sent_at < self._lease.until:
+            # Only an answer to the generation of now proves that no rebalance waits for this member (rule 12).
+            renew = self._lease.renew if entered else self._lease.renew_session
+            renew(sent_at)
+        elif entered:
+            self._doubted_from = sent_at
+            self._rebalance.outstanding = True
+            state = self._state
+            self._emit(
+                SendSyncCommand(attempt=self._rebalance.attempt, member=state.member, generation=state.generation)
+            )
+
+    def confirmed(self, code: int) -> Occurrence | None:
+        """The SyncGroup of :meth:`_accepted` was answered: OK proves that the member is in its generation."""
+        doubted_from, self._doubted_from = self._doubted_from, None
+        if doubted_from is None:
+            return None
+        if code == Code.NONE:
+            self._lease.renew(doubted_from)
+        elif code in COORDINATOR_MOVED:
+            self.coordinator_lost()
+        elif code == Code.UNKNOWN_MEMBER_ID:
+            return Occurrence(Trigger.FORGOTTEN)
+        elif code == Code.ILLEGAL_GENERATION:
+            return Occurrence(Trigger.GENERATION_ENDS)
+        # Any other refusal may be that of a coordinator that loads. The next heartbeat asks again.
         return None
 
     def commit_refused(self, now: float, member: str, generation: int, code: int) -> Occurrence | None:

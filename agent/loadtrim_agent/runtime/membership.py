@@ -58,6 +58,8 @@ TIMER_SLACK_SECONDS = 0.0005
 """A tick comes so much after it is due, so that the machine never finds it early. Chosen."""
 REFUSED_SECONDS = 2.0
 """A group that refused this member for want of a control topic is asked again after this time. Chosen."""
+PROTOCOL_UNTOLD = frozenset({"PreparingRebalance", "CompletingRebalance", ""})
+"""States in which a group that has a protocol is described without one; empty: it could not be described."""
 COMMIT_AGAIN_SECONDS = 60.0
 """All that is done is committed again after this time. The broker forgets the offsets of a topic that is deleted, and
 of one that is made anew some partitions have nothing new to commit. Chosen: a request a minute; aiokafka commits all at
@@ -543,17 +545,18 @@ class CommandExecutor:
             self._agent.raise_to_user(group_error(command.code, self._agent.driver.config))
 
     async def _fail_for_protocols(self) -> None:
-        """No protocol that all share: say ours and the group's, or wait where it is only ours that is missing.
+        """No protocol that all share: say ours and the group's, or wait where it may be only ours that is missing.
 
         A coordinator that took over knows of each member the protocol in use alone, until the group's next rebalance.
+        While a rebalance goes on it tells none.
         """
         agent = self._agent
-        _, protocol = await agent.requests.describe()
+        state, protocol = await agent.requests.describe()
         config = agent.driver.config
-        if protocol != LOADTRIM or config.log_usable:
+        if config.log_usable or (protocol != LOADTRIM and state not in PROTOCOL_UNTOLD):
             agent.raise_to_user(group_error(Code.INCONSISTENT_GROUP_PROTOCOL, config, spoken=protocol))
             return
-        if not self._waits_for_log:
+        if protocol == LOADTRIM and not self._waits_for_log:
             self._waits_for_log = True
             log.warning(
                 "Group %s takes no member that cannot use the control topic: its members speak loadtrim, and its "

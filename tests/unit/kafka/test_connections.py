@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import KafkaError, NodeNotReadyError
+from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 from aiokafka.structs import BrokerMetadata
 
 from loadtrim_agent.kafka import pool as module
@@ -190,23 +190,76 @@ async def test_metadata_that_a_node_does_not_answer_is_asked_of_another(
 async def test_the_coordinator_that_is_silent_is_not_asked_for_the_next_one(
     hanging: Callable[..., Connections], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connections = hanging(2.0)
-    coordinator = Coordinator(connections, "group")
-    draws = iter((NODE, NODE, NODE + 1))
-    asked = []
-
-    async def send(node: int, channel: Channel, request: object, *, timeout: float) -> SimpleNamespace:
-        asked.append(node)
-        return SimpleNamespace(error_code=0, coordinator_id=NODE)
-
-    async def connect(node: int, channel: Channel) -> None: ...
-
-    monkeypatch.setattr(connections.client, "get_random_node", lambda: next(draws))
-    monkeypatch.setattr(connections, "send", send)
-    monkeypatch.setattr(connections, "connect", connect)
+    coordinator, asked = looked_up(hanging(2.0), monkeypatch, draws=(NODE, NODE, NODE + 1), coordinators=(NODE, NODE))
     await coordinator.find()
     await coordinator.find()
     assert asked == [NODE, NODE + 1]
+
+
+async def test_a_lookup_tells_whether_another_broker_took_over(
+    hanging: Callable[..., Connections], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = (NODE, NODE, NODE + 1, NODE + 1)
+    coordinator, _ = looked_up(hanging(2.0), monkeypatch, draws=(NODE + 2,) * 4, coordinators=found)
+    assert [await coordinator.find() for _ in found] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("draws", "away"), [((NODE + 2, NODE, NODE, NODE + 2, NODE + 2), True), ((NODE + 2,) * 4, False)]
+)
+async def test_a_coordinator_that_was_away_may_have_started_again_and_another_broker_that_is_says_nothing(
+    hanging: Callable[..., Connections], monkeypatch: pytest.MonkeyPatch, draws: tuple[int, ...], *, away: bool
+) -> None:
+    connections = hanging(2.0)
+    coordinator, _ = looked_up(connections, monkeypatch, draws=draws, coordinators=(NODE,) * 3)
+    await coordinator.find()
+    send = connections.send
+
+    async def fail(*args: object, **options: object) -> None:
+        raise KafkaConnectionError
+
+    monkeypatch.setattr(connections, "send", fail)
+    with pytest.raises(KafkaConnectionError):
+        await coordinator.find()
+    monkeypatch.setattr(connections, "send", send)
+    assert await coordinator.find() == away
+    assert not await coordinator.find(), "it is told once"
+
+
+async def test_a_coordinator_that_cannot_be_connected_to_was_away(
+    hanging: Callable[..., Connections], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = hanging(2.0)
+    coordinator, _ = looked_up(connections, monkeypatch, draws=(NODE + 2,) * 3, coordinators=(NODE,) * 3)
+    await coordinator.find()
+    connect = connections.connect
+
+    async def fail(node: int, channel: Channel) -> None:
+        raise KafkaConnectionError
+
+    monkeypatch.setattr(connections, "connect", fail)
+    with pytest.raises(KafkaConnectionError):
+        await coordinator.find()
+    monkeypatch.setattr(connections, "connect", connect)
+    assert await coordinator.find()
+
+
+def looked_up(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], coordinators: tuple[int, ...]
+) -> tuple[Coordinator, list[int]]:
+    """A coordinator that is looked up at these nodes, is said to be these, and the nodes that were asked."""
+    drawn, said, asked = iter(draws), iter(coordinators), list[int]()
+
+    async def send(node: int, channel: Channel, request: object, *, timeout: float) -> SimpleNamespace:
+        asked.append(node)
+        return SimpleNamespace(error_code=0, coordinator_id=next(said))
+
+    async def connect(node: int, channel: Channel) -> None: ...
+
+    monkeypatch.setattr(connections.client, "get_random_node", lambda: next(drawn))
+    monkeypatch.setattr(connections, "send", send)
+    monkeypatch.setattr(connections, "connect", connect)
+    return Coordinator(connections, "group"), asked
 
 
 class CancelledProvider(AbstractTokenProvider):  # type: ignore[misc]

@@ -25,6 +25,7 @@ class SilentCoordinator:
     def __init__(self) -> None:
         self.asked: list[tuple[Channel, Any, float]] = []
         self.closed: list[Channel] = []
+        self.taken_over = False
 
     async def ask(self, channel: Channel, request: Any, *, timeout: float) -> Any:
         self.asked.append((channel, request, timeout))
@@ -32,6 +33,9 @@ class SilentCoordinator:
 
     def cut(self, channel: Channel) -> None:
         self.closed.append(channel)
+
+    async def find(self) -> bool:
+        return self.taken_over
 
 
 class Office:
@@ -65,6 +69,26 @@ async def test_a_join_names_both_timeouts_in_milliseconds_and_may_be_parked_for_
     [event] = office.fed
     assert isinstance(event, e.JoinAnsweredEvent)
     assert (event.attempt, event.code) == (3, Code.DISCONNECTED)
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_a_coordinator_found_for_user_code_is_told_where_it_is_another(*, taken_over: bool) -> None:
+    """`committed()` found it, and the agent's own lookup saw no other than before."""
+    office = Office()
+    office.coordinator.taken_over = taken_over
+    await office.requests.connect()
+    assert [event.taken_over for event in office.fed] == [True] * taken_over
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_a_lookup_says_whether_the_coordinator_is_another(*, taken_over: bool) -> None:
+    office = Office()
+    office.coordinator.taken_over = taken_over
+    office.requests.find_coordinator(c.FindCoordinatorCommand())
+    await asyncio.gather(*office.spawned)
+    [event] = office.fed
+    assert isinstance(event, e.CoordinatorFoundEvent)
+    assert event.taken_over == taken_over
 
 
 @pytest.mark.parametrize("fresh", [False, True])

@@ -12,7 +12,7 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.announcements import KEPT_MAX, Announcements
 from loadtrim_agent.protocol.counters import ProtocolCount
-from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code
+from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
 from loadtrim_agent.protocol.heartbeats import BURST_GAPS_SECONDS
 from loadtrim_agent.protocol.membership_table import Phase
 from loadtrim_agent.wire.codec import encode
@@ -28,6 +28,7 @@ from loadtrim_agent.wire.ownership_records import (
 from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
 P0, P1, P2, P3 = (Partition("orders", index) for index in range(4))
+SESSION_SECONDS = GroupConfig(group=GROUP, topics=("orders",)).session_timeout
 INCONSISTENT = Code.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -180,8 +181,76 @@ def test_one_refusal_behind_a_lease_that_other_reasons_ended_fails_nothing_that_
     d = Driver().running(0)
     d.now = d.machine.lease_until + 1.0
     d.heartbeat_answered(0)
+    d.sync_answered()
     d.heartbeat_answered(-1)
     assert d.all(c.FailCommand) == []
+
+
+def frozen_past_its_lease() -> Driver:
+    """The member runs on, and its first heartbeat is answered OK."""
+    d = Driver().running(0)
+    d.now = d.machine.lease_until + 1.0
+    d.heartbeat_answered(Code.NONE)
+    return d
+
+
+def test_a_heartbeat_answered_behind_the_lease_is_confirmed_by_a_sync() -> None:
+    """A coordinator that loads its groups answers OK to whom it has evicted: two members had one partition."""
+    d = frozen_past_its_lease()
+    assert d.kinds() == ["SendSync"]
+    assert d.only(c.SendSyncCommand).answers == {}
+    assert d.machine.lease_until < d.now, "nothing is delivered yet"
+    asked_at = d.now
+    d.after(0.1)
+    d.sync_answered()
+    assert d.machine.lease_until == asked_at + SESSION_SECONDS - 0.5
+    assert d.machine.membership.stable
+    assert not d.all(c.EnteredCommand)
+
+
+def test_a_coordinator_that_loads_confirms_no_lease_and_is_asked_again() -> None:
+    d = frozen_past_its_lease()
+    d.sync_answered(code=Code.REBALANCE_IN_PROGRESS)
+    assert d.machine.lease_until < d.now
+    assert d.kinds() == []
+    d.after(3.0)
+    assert d.kinds() == ["SendHeartbeat"]
+    d.heartbeat_answered(Code.NONE)
+    assert d.kinds() == ["SendSync"]
+    d.sync_answered()
+    assert d.machine.lease_until > d.now
+
+
+@pytest.mark.parametrize("code", [Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION])
+def test_an_evicted_member_learns_it_from_the_sync(code: Code) -> None:
+    d = frozen_past_its_lease()
+    d.sync_answered(code=code)
+    assert d.all(c.SendJoinCommand)
+    assert bool(d.all(c.DropCommand)) == (code == Code.UNKNOWN_MEMBER_ID)
+
+
+def test_a_sync_that_confirms_is_not_waited_for_by_a_join() -> None:
+    """Its connection may be silent: the JoinGroup would wait behind it."""
+    d = frozen_past_its_lease()
+    d.feed(e.LogGapEvent)
+    assert d.only(c.SendJoinCommand).fresh
+    assert d.sync_answered() == [], "it confirms nothing any more"
+
+
+def test_a_lost_coordinator_is_looked_up_by_the_sync_that_confirms() -> None:
+    d = frozen_past_its_lease()
+    d.sync_answered(code=Code.NOT_COORDINATOR)
+    assert d.kinds() == ["FindCoordinator"]
+
+
+def test_behind_the_lease_a_heartbeat_in_a_rebalance_renews_nothing() -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.all(c.SendJoinCommand)
+    d.now = d.machine.lease_until + 1.0
+    d.heartbeat_answered(Code.NONE)
+    assert d.machine.lease_until < d.now
+    assert not d.all(c.SendSyncCommand), "the JoinGroup on its way tells"
 
 
 def test_sync_refused_for_good_fails() -> None:
@@ -1013,6 +1082,96 @@ def test_a_lost_coordinator_is_looked_up_once() -> None:
     assert d.kinds() == ["SendHeartbeat"]
 
 
+def test_behind_a_takeover_the_leader_has_all_join_again() -> None:
+    """The coordinator knew our protocol alone, and refused plain consumers until the group's next rebalance.
+
+    Members that ended with the broker are evicted first: a rebalance would wait for them, and nothing moves meanwhile.
+    """
+    d = taken_over(Driver().running(0, leader=ME))
+    assert d.kinds() == ["SendHeartbeat"]
+    assert heartbeats(d, SESSION_SECONDS - 0.1) <= {"SendHeartbeat"}
+    d.after(0.1)
+    join = d.only(c.SendJoinCommand)
+    assert isinstance(d.only(c.AppendCommand).record, RejoinRecord), "the others join at once"
+    assert "range" in join.protocols
+    assert join.owned == (P0,)
+    assert not d.all(c.StopCommand), "what is owned goes on"
+    enter(d)
+    assert heartbeats(d, 2 * SESSION_SECONDS) == {"SendHeartbeat"}, "once is enough"
+
+
+@pytest.mark.parametrize(("leader", "another"), [(OTHER, True), (ME, False)])
+def test_one_rebalance_behind_a_takeover_is_enough_and_a_connection_that_broke_is_none(
+    leader: str, *, another: bool
+) -> None:
+    d = taken_over(Driver().running(0, leader=leader), another=another)
+    assert heartbeats(d, 2 * SESSION_SECONDS) == {"SendHeartbeat"}
+
+
+def test_a_rebalance_that_comes_by_itself_behind_a_takeover_is_enough() -> None:
+    d = taken_over(Driver().running(0, leader=ME))
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    enter(d)
+    assert heartbeats(d, 2 * SESSION_SECONDS) == {"SendHeartbeat"}
+
+
+def test_a_join_that_was_sent_to_the_coordinator_before_is_not_enough() -> None:
+    d = Driver().running(0, leader=ME)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    sent_at = d.now
+    d.after(0.1)
+    d.feed(e.CommitAnsweredEvent, commit=99, member=ME, generation=1, codes={P0: Code.COORDINATOR_LOAD_IN_PROGRESS})
+    enter(d, sent_at=sent_at)
+    assert "SendJoin" in heartbeats(d, SESSION_SECONDS)
+
+
+def test_a_leader_that_leaves_has_nobody_join_for_a_takeover() -> None:
+    d = Driver().running(0, leader=ME)
+    d.feed(e.LeaveWantedEvent, deadline=d.now + 60.0, release=True)
+    taken_over(d)
+    assert "SendJoin" not in heartbeats(d, 2 * SESSION_SECONDS)
+
+
+def test_a_commit_to_a_coordinator_that_loads_tells_of_a_takeover() -> None:
+    """The same broker again, say, which a lookup does not show; a heartbeat is answered blindly meanwhile."""
+    d = Driver().running(0, leader=ME)
+    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)})
+    d.all(c.SendCommitCommand)
+    d.commit_answered(Code.COORDINATOR_LOAD_IN_PROGRESS)
+    assert "SendJoin" in heartbeats(d, SESSION_SECONDS)
+
+
+def taken_over(d: Driver, *, another: bool = True) -> Driver:
+    """The coordinator is lost, and found again: at another broker, or where it was."""
+    d.heartbeat_answered(Code.DISCONNECTED)
+    d.kinds()
+    d.feed(e.CoordinatorFoundEvent, taken_over=another)
+    return d
+
+
+def heartbeats(d: Driver, seconds: float) -> set[str]:
+    """Let time pass, with every heartbeat answered; return the kinds of what the member has done meanwhile."""
+    done = set[str]()
+    for step in (*[0.5] * int(seconds / 0.5), seconds % 0.5):
+        d.heartbeat_answered(Code.NONE)
+        done |= set(d.kinds())
+        d.after(step)
+        done |= set(d.kinds())
+    return done
+
+
+def enter(d: Driver, **answer: float) -> None:
+    """The JoinGroup is answered, this member leads, and it enters the next generation with what it had."""
+    d.join_answered(
+        generation=2,
+        leader=ME,
+        members=(joined(ME, P0, attempt=d.machine.membership.rebalance.attempt), joined(OTHER, attempt=3)),
+        **answer,
+    )
+    d.sync_answered(assignment=d.only(c.SendSyncCommand).answers[ME].assignment)
+    assert d.machine.membership.stable
+
+
 def test_a_commit_refused_for_a_barrier_makes_it_look_at_once() -> None:
     d = Driver().running(0)
     d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)})
@@ -1055,9 +1214,9 @@ def test_while_the_leader_does_not_assign_heartbeats_prove_no_generation() -> No
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     joined_at = d.now
     d.join_answered(generation=2)
-    for _ in range(9):
+    for _ in range(5):
         d.after(1.0)
-        d.heartbeat_answered(Code.NONE, generation=2, sent_at=d.now + 50.0)
+        d.heartbeat_answered(Code.NONE, generation=2, sent_at=d.machine.lease_until - 0.01)
     assert d.machine.lease_until == joined_at + 20.0 - 0.5, "E stays where it was"
 
 

@@ -189,6 +189,20 @@ def test_a_member_that_joins_again_does_not_make_the_others_put_everything_down(
     assert not d.all(c.SendJoinCommand)
 
 
+def test_a_mixed_group_rebalances_for_no_takeover() -> None:
+    """All would put everything down for it, and plain consumers share the protocol already, by aiokafka's default."""
+    d = Driver().joining()
+    d.join_answered(protocol="range", leader=ME, members=(joined(ME, 2), joined("foreign", None)))
+    d.sync_answered(partitions=(P0,))
+    d.open_all()
+    d.heartbeat_answered(Code.NOT_COORDINATOR)
+    d.kinds()
+    d.feed(e.CoordinatorFoundEvent, taken_over=True)
+    assert d.kinds() == ["SendHeartbeat"]
+    d.after(60.0)
+    assert d.kinds() == []
+
+
 def test_where_the_broker_assigned_another_coordinator_is_joined_at_once() -> None:
     """It may have stored a stable group of ours, in which what the other kind of member had is nobody's."""
     d = broker_assigns(Driver().joining(), P0)
