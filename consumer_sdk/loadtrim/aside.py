@@ -9,7 +9,10 @@ from loadtrim_agent.delivery.partition_stream import Stream
 
 from .agent_link import AgentLink
 
-__all__ = ["Aside"]
+__all__ = ["UNSUBSCRIBED", "Aside"]
+
+UNSUBSCRIBED = 0
+"""The keeper of what is not subscribed. Listeners that are to be told first are numbered from 1, in their order."""
 
 
 class Aside:
@@ -23,20 +26,32 @@ class Aside:
         self._link = link
         self._paused: WeakKeyDictionary[Stream, bool] = WeakKeyDictionary()
         """Stream -> whether user code has paused it."""
+        self._keepers: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
+        """Stream -> what it was put aside for last: no earlier one takes it back."""
+        self._listeners = 0
 
     def __contains__(self, stream: Stream) -> bool:
         return stream in self._paused
 
-    def put(self, streams: Iterable[Stream]) -> None:
+    def keeper(self) -> int:
+        """Return the number of another listener."""
+        self._listeners += 1
+        return self._listeners
+
+    def put(self, streams: Iterable[Stream], keeper: int = UNSUBSCRIBED) -> None:
         """Keep these from user code, as if they were paused."""
         for stream in streams:
+            self._keepers[stream] = keeper
             if stream not in self._paused:
                 self._paused[stream] = stream.paused
                 stream.paused = True
 
-    def take_back(self, streams: Iterable[Stream]) -> None:
-        """Hand out those of these that are here and subscribed, unless user code has paused them."""
-        back = [stream for stream in streams if stream in self._paused]
+    def take_back(self, streams: Iterable[Stream], keeper: int = UNSUBSCRIBED) -> None:
+        """Hand out those of these that are here and subscribed, unless user code has paused them.
+
+        What was put aside for a later listener stays here: that one has not been told yet.
+        """
+        back = [stream for stream in streams if stream in self._paused and self._keepers[stream] <= keeper]
         subscribed = self._link.subscription.matches({stream.partition.topic for stream in back})
         for stream in back:
             if stream.partition.topic in subscribed:

@@ -50,7 +50,8 @@ class PutAside:
         """Put aside what is not subscribed; return which of the topics are."""
         aside = self._positions.aside
         matched = subscription.matches({partition.topic for partition in streams})
-        new = [stream for stream in streams.values() if stream.partition.topic not in matched and stream not in aside]
-        aside.put(new)
+        unsubscribed = [stream for stream in streams.values() if stream.partition.topic not in matched]
+        new = [stream for stream in unsubscribed if stream not in aside]
+        aside.put(unsubscribed)
         self._again.go(new)
         return matched

@@ -435,6 +435,44 @@ async def test_a_plain_listener_that_is_subscribed_begins_anew_before_it_is_call
     assert commits.made == [2]
 
 
+async def test_what_was_not_subscribed_for_a_moment_waits_for_the_call_of_the_listener_that_comes_with_it() -> None:
+    """It was handed out before that call, which named nothing that goes, and once more after it."""
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), Commits(2, 2))
+    assert isinstance(told, AssignedAnew)
+    aside = subscribed_anew(told, positions)
+    told.subscribed()
+    await asyncio.wait(aside._again._coming)
+    (stream,) = told._link.streams.values()
+    assert stream.paused
+    await rebalance(told)
+    assert not stream.paused
+    assert stream.position == 2
+
+
+async def test_what_is_unsubscribed_while_a_listener_is_to_be_told_waits_for_none() -> None:
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), Commits(2))
+    assert isinstance(told, AssignedAnew)
+    told.subscribed()
+    aside = subscribed_anew(told, positions)
+    await asyncio.wait(aside._again._coming)
+    (stream,) = told._link.streams.values()
+    assert not stream.paused
+
+
+async def test_what_is_subscribed_with_another_listener_waits_for_that_one() -> None:
+    commits = Commits(2, 2, meanwhile=lambda: other.subscribed())
+    told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits)
+    assert isinstance(told, AssignedAnew)
+    other = AssignedAnew(Forgets(), told._link, positions)
+    told.subscribed()
+    await rebalance(told)
+    (stream,) = told._link.streams.values()
+    assert stream.paused, "the other one has not been told"
+    commits._meanwhile = lambda: None
+    await rebalance(other)
+    assert not stream.paused
+
+
 async def test_nothing_is_handed_out_between_a_subscription_and_the_first_call_of_its_listener() -> None:
     """It was set back and handed out before that call, and once more after it."""
     async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
