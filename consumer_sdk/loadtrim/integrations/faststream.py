@@ -10,20 +10,19 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import faststream.kafka
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import ConsumerStoppedError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from faststream import BaseMiddleware
 
 from loadtrim.consumer import Consumer
 from loadtrim.managed import Batches
 from loadtrim.work import Work
+from loadtrim_agent.common.clock import boot_time
 
 __all__ = ["KafkaBroker"]
 
@@ -99,10 +98,11 @@ class FrameworkConsumer:
         for work in self._waiting.values():
             await work.__aexit__(CancelledError, None, None)
         self._waiting.clear()
-        if self._batch_handled:
-            with suppress(ConsumerStoppedError):
-                # It makes the batch done. What it returns is not, and goes to the next owner.
-                await self.getmany(max_records=1)
+        buffer = self.consumer._client.buffer
+        if self._batch_handled and buffer is not None:
+            # As a further call would make the batch done. That could raise, or be cancelled where the handler itself
+            # stops the subscriber. Without an agent it would take a record, and aiokafka commits what it handed out.
+            buffer.asked(boot_time(), ())
         await self.consumer.stop()
 
     def begin(self, record: Record) -> Work | None:
