@@ -9,13 +9,14 @@ All else stays as it is: subscribers, acknowledgement, batches, patterns, worker
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import faststream.kafka
 from aiokafka import AIOKafkaConsumer
+from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from faststream import BaseMiddleware
 
@@ -23,6 +24,7 @@ from loadtrim.consumer import Consumer
 from loadtrim.managed import Batches
 from loadtrim.work import Work
 from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.delivery.listener import IncrementalRebalanceListener
 
 __all__ = ["KafkaBroker"]
 
@@ -79,6 +81,17 @@ class FrameworkConsumer:
     def __aiter__(self) -> AsyncIterator[Record]:
         return aiter(self.consumer)
 
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Subscribe topics, or a pattern, as ``Consumer.subscribe`` does."""
+        if listener is not None and needs_moves_only(listener):
+            listener = ToldWhatMoves(listener)
+        self.consumer.subscribe(topics=topics, pattern=pattern, listener=listener)
+
     async def getone(self, *partitions: TopicPartition) -> Record:
         """Return the next record, as ``Consumer.getone`` does."""
         record = await self.consumer.getone(*partitions)
@@ -112,6 +125,39 @@ class FrameworkConsumer:
     def end_batch(self) -> None:
         """Note that a handler has ended with the last batch."""
         self._batch_handled = self._told
+
+
+def needs_moves_only(listener: ConsumerRebalanceListener) -> bool:
+    """Return whether a listener is FastStream's own, and the application's behind it is incremental, or there is none.
+
+    Each subscriber has one that writes to the log, and keeps nothing with a partition.
+    """
+    if not type(listener).__module__.startswith("faststream."):
+        return False
+    of_application = getattr(listener, "listener", None)
+    return of_application is None or isinstance(of_application, IncrementalRebalanceListener)
+
+
+class ToldWhatMoves(IncrementalRebalanceListener):
+    """The listener passes on what comes and what goes to another one, which takes that for what is held and lost.
+
+    A plain listener would be told at each move that all goes and comes anew, and what is in hand for long would be
+    handed out again.
+
+    Args:
+        listener: that is told.
+    """
+
+    def __init__(self, listener: ConsumerRebalanceListener) -> None:
+        self._listener = listener
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Awaitable[None] | None:
+        told: Awaitable[None] | None = self._listener.on_partitions_revoked(revoked)
+        return told
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Awaitable[None] | None:
+        told: Awaitable[None] | None = self._listener.on_partitions_assigned(assigned)
+        return told
 
 
 class HandlerOutcome(BaseMiddleware[Any, Any]):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.structs import TopicPartition
+from faststream import AckPolicy
 from faststream.exceptions import StopConsume
 
+from loadtrim import IncrementalRebalanceListener, assigned_anew
 from loadtrim.integrations.faststream import FrameworkConsumer, KafkaBroker
 from walks.broker import MemoryBroker, memory_broker
 from walks.scenes import until
@@ -35,7 +40,8 @@ async def kafka(partitions: int = 1) -> AsyncIterator[MemoryBroker]:
 @asynccontextmanager
 async def running(broker: MemoryBroker, handle: Callable[[Any], Any], **options: Any) -> AsyncIterator[KafkaBroker]:
     """A broker of FastStream with one subscriber."""
-    made = KafkaBroker(f"127.0.0.1:{broker.port}", consumer_only=True)
+    given = {name: options.pop(name) for name in ("logger",) if name in options}
+    made = KafkaBroker(f"127.0.0.1:{broker.port}", consumer_only=True, **given)
 
     @made.subscriber(TOPIC, group_id=GROUP, auto_offset_reset="earliest", **options)
     async def handler(body: Any) -> None:
@@ -121,3 +127,72 @@ async def test_a_handler_that_stops_its_subscriber_leaves_the_group(options: dic
         await send_numbers(broker, 10)
         await until(lambda: bool(broker.groups[GROUP].members))
         await until(lambda: not broker.groups[GROUP].members, what="the member leaves")
+
+
+def held(broker: KafkaBroker) -> int:
+    return len(consumer_of(broker).assignment())
+
+
+async def ignore(body: Any) -> None: ...
+
+
+async def test_a_move_repeats_nothing_of_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastStream's listener, which logs, was told that all goes, and what was in hand for long was handled again."""
+    monkeypatch.setattr(assigned_anew, "IN_HAND_SECONDS_MAX", 0.0)
+    begun, free, handled = asyncio.Event(), asyncio.Event(), Counter[bytes]()
+
+    async def handle(body: bytes) -> None:
+        begun.set()
+        await free.wait()
+        handled[body] += 1
+
+    async with kafka(partitions=4) as broker, running(broker, handle, ack_policy=AckPolicy.ACK) as one:
+        await broker.send(TOPIC, 0, b"in hand")
+        await begun.wait()
+        async with running(broker, handle, ack_policy=AckPolicy.ACK) as other:
+            await until(lambda: held(one) == held(other) == 2, what="both have their share")
+            free.set()
+            for partition in range(4):
+                await broker.send(TOPIC, partition, b"behind it in %d" % partition)
+            await until(lambda: len(handled) == 5)
+    assert set(handled.values()) == {1}, handled
+
+
+class Heard:
+    """Calls of a listener: what it was told, and of which partitions."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, set[int]]] = []
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.calls.append(("revoked", {at.partition for at in revoked}))
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.calls.append(("assigned", {at.partition for at in assigned}))
+
+
+class HeardPlain(Heard, ConsumerRebalanceListener): ...  # type: ignore[misc]
+
+
+class HeardIncremental(Heard, IncrementalRebalanceListener): ...
+
+
+@pytest.mark.parametrize("options", [{}, {"logger": None}], ids=["logs", "has no logger"])
+@pytest.mark.parametrize("kind", [HeardPlain, HeardIncremental])
+async def test_the_listener_of_the_application_is_told_what_its_kind_is_told(
+    kind: type[HeardPlain | HeardIncremental], options: dict[str, Any]
+) -> None:
+    """An incremental one was told at each move that all goes and that what is left comes."""
+    listener = kind()
+    async with kafka(partitions=2) as broker, running(broker, ignore, listener=listener, **options) as one:
+        await until(lambda: held(one) == 2)
+        async with running(broker, ignore) as other:
+            await until(lambda: held(one) == held(other) == 1, what="both have their share")
+            await until(lambda: len(listener.calls) == (2 if kind is HeardIncremental else 4))
+            stays = {at.partition for at in consumer_of(one).assignment()}
+    assert listener.calls[:2] == (
+        [("assigned", {0, 1}), ("revoked", {0, 1} - stays)]
+        if kind is HeardIncremental
+        else [("revoked", set()), ("assigned", {0, 1})]
+    )
+    assert kind is HeardIncremental or listener.calls[2:4] == [("revoked", {0, 1}), ("assigned", stays)]
