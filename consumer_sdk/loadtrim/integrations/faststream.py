@@ -70,8 +70,11 @@ class FrameworkConsumer:
     def __init__(self, consumer: Consumer, *, told: bool) -> None:
         self.consumer = consumer
         self._told = told
-        self._waiting: dict[tuple[str, int, int], Work] = {}
-        """Records that no handler has begun with. Invariant: empty where commits tell."""
+        self._waiting: dict[int, Work] = {}
+        """By identity, records that no handler has begun with: of one that was lost and comes again there are two.
+
+        Invariant: empty where commits tell.
+        """
         self._batch_handled = False
         """A handler has ended with the last batch, and nothing was asked for since."""
 
@@ -96,7 +99,7 @@ class FrameworkConsumer:
         """Return the next record, as ``Consumer.getone`` does."""
         record = await self.consumer.getone(*partitions)
         if self._told:
-            self._waiting[_key(record)] = self.consumer.work(record)
+            self._waiting[id(record)] = self.consumer.work(record)
         return record
 
     async def getmany(self, *partitions: TopicPartition, **options: Any) -> Batches:
@@ -120,7 +123,7 @@ class FrameworkConsumer:
 
     def begin(self, record: Record) -> Work | None:
         """Return the work on a record that a handler begins with; None where a call or a commit tells of it."""
-        return self._waiting.pop(_key(record), None)
+        return self._waiting.pop(id(record), None)
 
     def end_batch(self) -> None:
         """Note that a handler has ended with the last batch."""
@@ -189,7 +192,3 @@ class HandlerOutcome(BaseMiddleware[Any, Any]):
         elif self._consumer is not None and isinstance(self.msg, tuple) and not cut_short:
             self._consumer.end_batch()
         return False
-
-
-def _key(record: Record) -> tuple[str, int, int]:
-    return record.topic, record.partition, record.offset

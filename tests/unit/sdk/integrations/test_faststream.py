@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import TopicAuthorizationFailedError
-from aiokafka.structs import TopicPartition
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownMemberIdError
+from aiokafka.protocol.group import HeartbeatRequest_v0, HeartbeatResponse_v0
+from aiokafka.structs import ConsumerRecord, TopicPartition
 from faststream import AckPolicy
 from faststream.exceptions import StopConsume
 
 from loadtrim import IncrementalRebalanceListener, assigned_anew
 from loadtrim.integrations.faststream import FrameworkConsumer, KafkaBroker
+from loadtrim.work import Work
 from walks.broker import MemoryBroker, memory_broker
 from walks.scenes import until
 
@@ -196,3 +199,69 @@ async def test_the_listener_of_the_application_is_told_what_its_kind_is_told(
         else [("revoked", set()), ("assigned", {0, 1})]
     )
     assert kind is HeardIncremental or listener.calls[2:4] == [("revoked", {0, 1}), ("assigned", stays)]
+
+
+async def test_two_records_of_one_offset_are_two_pieces_of_work() -> None:
+    records = [record_at(offset=7), record_at(offset=7)]
+    target = MagicMock()
+    asked = iter(records)
+
+    async def getone() -> Any:
+        return next(asked)
+
+    consumer = FrameworkConsumer(MagicMock(getone=getone, work=lambda record: Work(target, record)), told=True)
+    works = []
+    for record in [await consumer.getone(), await consumer.getone()]:
+        work = consumer.begin(record)
+        assert work is not None
+        works.append(work)
+    for work, record in zip(works, records, strict=True):
+        assert await work.__aenter__() is record
+
+
+def record_at(offset: int) -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord(TOPIC, 0, offset, 0, 0, None, b"7", None, 0, 1, ())
+
+
+async def test_a_record_that_comes_again_while_it_waits_for_a_worker_keeps_no_partition_from_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both were known by one offset: the end of one was told of the other, and nothing behind it was committed."""
+    monkeypatch.setenv("LOADTRIM_DRAIN_SECONDS", "0.2")
+    begun, free = Counter[bytes](), asyncio.Event()
+    evicts = False
+
+    async def handle(body: bytes) -> None:
+        begun[body] += 1
+        await free.wait()
+
+    async with kafka(partitions=3) as broker:
+
+        def answer(request: Any) -> Any:
+            nonlocal evicts
+            if not evicts:
+                return None
+            evicts = False
+            broker.groups[GROUP].leave(request.member_id)
+            return HeartbeatResponse_v0(error_code=UnknownMemberIdError.errno)
+
+        broker.play(HeartbeatRequest_v0.API_KEY, answer)
+        async with running(broker, handle, max_workers=2, auto_commit_interval_ms=50) as one:
+            for partition in range(3):
+                await until(lambda before=partition: len(begun) == before)
+                await broker.send(TOPIC, partition, b"first of %d" % partition)
+            consumer = consumer_of(one)
+            await until(lambda: bool(consumer._waiting), what="the last one waits for a worker")
+            buffer = consumer.consumer._client.buffer
+            assert buffer is not None
+            before, evicts = set(buffer.streams.values()), True
+            await until(lambda: not before & set(buffer.streams.values()))
+            await until(lambda: [s.has_more() for s in buffer.streams.values()] == [True] * 3, what="all come again")
+            at_work = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
+            consumer.pause(*at_work)  # The one that waits is the next to be handed out again.
+            free.set()
+            await until(lambda: max(begun.values()) == 2, what="it has come again")
+            consumer.resume(*at_work)
+            for partition in range(3):
+                await broker.send(TOPIC, partition, b"second of %d" % partition)
+            await until(lambda: [broker.committed(GROUP, TOPIC, partition) for partition in range(3)] == [2, 2, 2])
