@@ -46,6 +46,20 @@ class KafkaBroker(faststream.kafka.KafkaBroker):
         config.builder = partial(consumer_of, **config.builder.keywords)
         return config.builder  # type: ignore[no-any-return]
 
+    async def stop(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> None:
+        """Stop all subscribers. Their members leave side by side with the handlers at work."""
+        # A subscriber waits for its handlers before it stops its consumer, and takes no further record meanwhile.
+        for subscriber in self.subscribers:
+            for consumer in consumers_of(subscriber):
+                subscriber.running = False  # As its own stop does first: no handler begins with what is given up here.
+                await consumer.begin_to_leave()
+        await super().stop(exc_type, exc_val, exc_tb)
+
 
 def consumer_of(group_id: str | None = None, **options: Any) -> FrameworkConsumer | AIOKafkaConsumer:
     """Make the consumer of a subscriber."""
@@ -53,6 +67,12 @@ def consumer_of(group_id: str | None = None, **options: Any) -> FrameworkConsume
         return AIOKafkaConsumer(**options)
     consumer = Consumer(group_id=group_id, **options)
     return FrameworkConsumer(consumer, told=options.get("enable_auto_commit", True))
+
+
+def consumers_of(subscriber: Any) -> list[FrameworkConsumer]:
+    """Return the consumers of a subscriber that has started, those of loadtrim."""
+    consumers = getattr(subscriber, "consumer_subgroup", None) or [getattr(subscriber, "consumer", None)]
+    return [consumer for consumer in consumers if isinstance(consumer, FrameworkConsumer)]
 
 
 class FrameworkConsumer:
@@ -108,12 +128,21 @@ class FrameworkConsumer:
         self._batch_handled = False  # Not before: a call that is cancelled may not have told of the last batch.
         return batches
 
-    async def stop(self) -> None:
-        """Leave the group, with all that handlers have ended with done."""
-        # FastStream drops what no handler has begun with. Nobody works on that: the next owner does.
+    async def begin_to_leave(self) -> None:
+        """Give away what no handler works on, and the rest as handlers end. :meth:`stop` is called after that."""
+        if self.consumer._client.buffer is not None:  # aiokafka's own leaves at once.
+            await self._give_up_waiting()
+            self.consumer._client.end_iteration(at_once=False)
+
+    async def _give_up_waiting(self) -> None:
+        """Give up what no handler has begun with. FastStream drops it: the next owner works on it."""
         for work in self._waiting.values():
             await work.__aexit__(CancelledError, None, None)
         self._waiting.clear()
+
+    async def stop(self) -> None:
+        """Leave the group, with all that handlers have ended with done."""
+        await self._give_up_waiting()
         buffer = self.consumer._client.buffer
         if self._batch_handled and buffer is not None:
             # As a further call would make the batch done. That could raise, or be cancelled where the handler itself

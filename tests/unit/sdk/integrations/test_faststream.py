@@ -265,3 +265,77 @@ async def test_a_record_that_comes_again_while_it_waits_for_a_worker_keeps_no_pa
             for partition in range(3):
                 await broker.send(TOPIC, partition, b"second of %d" % partition)
             await until(lambda: [broker.committed(GROUP, TOPIC, partition) for partition in range(3)] == [2, 2, 2])
+
+
+IN_HAND = b"in hand"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"ack_policy": AckPolicy.ACK}, {"max_workers": 2}, BATCHES, {"ack_policy": AckPolicy.ACK, **BATCHES}],
+    ids=["one by one", "acknowledged", "workers", "in batches", "acknowledged in batches"],
+)
+async def test_what_is_idle_goes_at_a_stop_before_the_handler_at_work_has_ended(options: dict[str, Any]) -> None:
+    """FastStream waits for its handlers first, and nobody consumed the member's other partitions meanwhile."""
+    free, handled = asyncio.Event(), Counter[bytes]()
+
+    async def handle(body: bytes | list[bytes]) -> None:
+        bodies = body if isinstance(body, list) else [body]
+        if IN_HAND in bodies:
+            begun.set()
+            await free.wait()
+        handled.update(bodies)
+
+    begun = asyncio.Event()
+    async with (
+        kafka(partitions=4) as broker,
+        running(broker, handle, **options) as other,
+        running(broker, handle, **options) as one,
+    ):
+        await until(lambda: held(one) == held(other) == 2, what="both have their share")
+        works, idle = sorted(at.partition for at in consumer_of(one).assignment())
+        await broker.send(TOPIC, works, IN_HAND)
+        await begun.wait()
+        stop = asyncio.create_task(one.stop())
+        await until(lambda: held(other) == 3, what="the other one has what is idle")
+        await broker.send(TOPIC, idle, b"soon")
+        await until(lambda: bool(handled))
+        assert not stop.done()
+        free.set()
+        await stop
+        await until(lambda: held(other) == 4)
+        await broker.send(TOPIC, works, b"behind it")
+        await until(lambda: len(handled) == 3)
+    assert handled == {IN_HAND: 1, b"soon": 1, b"behind it": 1}
+    assert [broker.committed(GROUP, TOPIC, partition) for partition in (works, idle)] == [2, 1]
+
+
+async def test_what_waits_for_a_worker_at_a_stop_is_handled_by_the_next_owner_at_once() -> None:
+    """It was in hand until the last handler had ended, though FastStream does not begin with it any more."""
+    free, begun, handled = asyncio.Event(), Counter[bytes](), Counter[bytes]()
+
+    async def handle(body: bytes) -> None:
+        begun[body] += 1
+        await free.wait()
+        handled[body] += 1
+
+    async def handle_at_once(body: bytes) -> None:
+        handled[body] += 1
+
+    async with (
+        kafka(partitions=4) as broker,
+        running(broker, handle_at_once) as other,
+        running(broker, handle, max_workers=2) as one,
+    ):
+        await until(lambda: held(one) == held(other) == 2, what="both have their share")
+        works, waits = sorted(at.partition for at in consumer_of(one).assignment())
+        for count, (partition, body) in enumerate([(works, b"first"), (works, b"second"), (waits, b"waits")]):
+            await until(lambda before=count: len(begun) == before)  # type: ignore[misc]
+            await broker.send(TOPIC, partition, body)
+        await until(lambda: bool(consumer_of(one)._waiting), what="the last one waits for a worker")
+        stop = asyncio.create_task(one.stop())
+        await until(lambda: handled == {b"waits": 1}, what="the other member has handled it")
+        assert not stop.done()
+        free.set()
+        await stop
+    assert handled == {b"first": 1, b"second": 1, b"waits": 1}
