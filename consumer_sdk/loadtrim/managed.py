@@ -213,16 +213,22 @@ class ManagedConsumer:
         if not stopping.cancelled():
             stopping.result()
 
-    def end_iteration(self, at_once: bool) -> None:
+    def end_iteration(self, at_once: bool, drain_seconds: float | None = None) -> None:
         """End the iteration after the record in hand and begin to leave the group; a second call makes it faster.
 
         It may be called in any thread, and in a signal handler. The agent's loop leaves, which user code cannot block.
+
+        Args:
+            at_once: without handing partitions over.
+            drain_seconds: user code has so long to finish what it has in hand, or less if a later call says so; None:
+                as long as the setting.
         """
         self._ending = True  # First this: a start that goes on makes the agent, and looks here then.
         link = self.link
         if link.agent is not None and (at_once or not self.closed):
             link.agent.buffer.closing = True
-            link.post(link.agent.leave, self._settings.drain_seconds, not at_once)
+            seconds = self._settings.drain_seconds if drain_seconds is None else drain_seconds
+            link.post(link.agent.leave, seconds, not at_once)
             with contextlib.suppress(RuntimeError):  # The user's loop is closed: nothing waits in it.
                 link.agent.buffer.wake()
 

@@ -79,7 +79,7 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
         self.closed = True
         await super().stop()
 
-    def end_iteration(self, at_once: bool) -> None:
+    def end_iteration(self, at_once: bool, drain_seconds: float | None = None) -> None:
         """End the wait for a record, and each later one. The program then calls :meth:`stop`, which leaves."""
         self._wait.end()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
+from math import inf
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -129,10 +130,10 @@ class FrameworkConsumer:
         return batches
 
     async def begin_to_leave(self) -> None:
-        """Give away what no handler works on, and the rest as handlers end. :meth:`stop` is called after that."""
-        if self.consumer._client.buffer is not None:  # aiokafka's own leaves at once.
+        """Give away what no handler works on, and the rest as handlers end. The drain time begins with :meth:`stop`."""
+        if self.consumer._client.buffer is not None:  # aiokafka's own gives nothing away before it leaves.
             await self._give_up_waiting()
-            self.consumer._client.end_iteration(at_once=False)
+            self.consumer._client.end_iteration(at_once=False, drain_seconds=inf)
 
     async def _give_up_waiting(self) -> None:
         """Give up what no handler has begun with. FastStream drops it: the next owner works on it."""

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -296,11 +297,15 @@ async def test_what_is_idle_goes_at_a_stop_before_the_handler_at_work_has_ended(
         works, idle = sorted(at.partition for at in consumer_of(one).assignment())
         await broker.send(TOPIC, works, IN_HAND)
         await begun.wait()
+        agent = consumer_of(one).consumer._client.link.agent  # type: ignore[union-attr]
+        assert agent is not None
         stop = asyncio.create_task(one.stop())
         await until(lambda: held(other) == 3, what="the other one has what is idle")
+        leaves_by = agent.condition.leave_by
         await broker.send(TOPIC, idle, b"soon")
         await until(lambda: bool(handled))
         assert not stop.done()
+        assert leaves_by == inf, "what a handler works on is waited for as long as FastStream does"
         free.set()
         await stop
         await until(lambda: held(other) == 4)
