@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from math import inf
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -69,8 +70,15 @@ class AioKafkaBroker(taskiq_aio_kafka.AioKafkaBroker):  # type: ignore[misc]
         """Yield tasks, each with the call that acknowledges it."""
         if not self._is_consumer_started:
             raise ValueError("Please run startup before listening.")
-        async for record in self._aiokafka_consumer:
-            yield AckableMessage(data=record.value, ack=Delivery(self._aiokafka_consumer, record))
+        consumer: Consumer = self._aiokafka_consumer
+        try:
+            async for record in consumer:
+                yield AckableMessage(data=record.value, ack=Delivery(consumer, record))
+        finally:
+            # Taskiq waits for its tasks before it stops the consumer, and takes no further one meanwhile. What is idle
+            # goes now, the rest as tasks end; the drain time begins with `shutdown`.
+            if consumer._client.buffer is not None:
+                consumer._client.end_iteration(at_once=False, drain_seconds=inf)
 
 
 class Delivery:
@@ -95,12 +103,12 @@ class Delivery:
         self._consumer.done(self._record)
 
     def __del__(self) -> None:
-        if self._acknowledged:
+        if self._acknowledged or self._consumer._client.buffer is None:  # Plain aiokafka has committed it.
             return
         record = self._record
         log.warning(
-            "The task at offset %d of %s-%d was taken and never acknowledged. It is executed again when the partition "
-            "has another owner, or at the next start; until then nothing of the partition from there on is committed.",
+            "The task at offset %d of %s-%d was taken and never acknowledged. Nothing of the partition from there on "
+            "is committed, and each new owner executes all of that again, until one acknowledges this task.",
             record.offset,
             record.topic,
             record.partition,
