@@ -30,6 +30,7 @@ from wrapt import wrap_function_wrapper
 
 from loadtrim import __version__
 from loadtrim.consumer import Consumer
+from loadtrim.iteration import has_own
 from loadtrim.managed import Batches
 from loadtrim.work import Work
 from loadtrim_agent.common.partition import Partition
@@ -103,7 +104,7 @@ class Spans:
         return dict(
             zip(
                 self.wrapped,
-                (self._getone, self._getmany, self._iterate, self._getone, self._work, self._done),
+                (self._getone, self._getmany, self._iterate, self._next, self._work, self._done),
                 strict=True,
             )
         )
@@ -123,6 +124,10 @@ class Spans:
         with _handed_back(consumer, (record,)):
             await self.receive(consumer, record, args, kwargs)
         return record
+
+    def _next(self, call: Any, consumer: Consumer, args: Any, kwargs: Any) -> Coroutine[Any, Any, Record]:
+        asked: Coroutine[Any, Any, Record] = call(*args, **kwargs)
+        return asked if _asks_itself(consumer, "getone") else self._received_one(consumer, asked, args, kwargs)
 
     def _getmany(self, call: Any, consumer: Consumer, args: Any, kwargs: Any) -> Coroutine[Any, Any, Batches]:
         return self._received_many(consumer, call(*args, **kwargs), args, kwargs)
@@ -205,6 +210,8 @@ class Spans:
             return None
         creation, ambient = creation_of(record), contexts.get_current()
         parent, linked = (creation, ambient) if self._in_trace_of_producer else (ambient, creation)
+        # The producer's baggage goes with its trace; what else is current stays so.
+        current = _extracted(record, ambient) if self._in_trace_of_producer else ambient
         link = trace.get_current_span(linked).get_span_context()
         span = self._tracer.start_span(
             f"process {record.topic}",
@@ -213,7 +220,7 @@ class Spans:
             attributes=_of_processing(consumer, record),
             links=[trace.Link(link)] if link.is_valid else [],
         )
-        return Processing(span, record)
+        return Processing(span, record, current)
 
 
 @dataclass(slots=True)
@@ -222,12 +229,14 @@ class Processing:
 
     span: trace.Span
     record: Record
+    within: contexts.Context
+    """Has all that is current beside the span."""
     _task: asyncio.Task[Any] | None = field(default_factory=lambda: _current_task())
     _context: contexts.Context = field(init=False)
     _token: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        self._context = trace.set_span_in_context(self.span)
+        self._context = trace.set_span_in_context(self.span, self.within)
         self._token = contexts.attach(self._context)
 
     def end(self, error: BaseException | None = None) -> None:
@@ -299,8 +308,9 @@ class TracedRecords:
         finally:
             self._end()
         record = await anext(self._records)
-        with _handed_back(self._consumer, (record,)):
-            await self._spans.receive(self._consumer, record, (), {})
+        if not _asks_itself(self._consumer, "getone", "__anext__"):
+            with _handed_back(self._consumer, (record,)):
+                await self._spans.receive(self._consumer, record, (), {})
         if not self._state.tells:
             self._begun = self._state.iterating = self._spans.process(self._consumer, record)
         return record
@@ -355,6 +365,11 @@ def receives(consumer: Consumer) -> bool:
     return is_instrumentation_enabled() and not theirs
 
 
+def _asks_itself(consumer: Consumer, *methods: str) -> bool:
+    """Return whether a subclass has one of these methods of its own: the call in it makes the receive span."""
+    return any(has_own(consumer, Consumer, method) for method in methods)
+
+
 class _HeadersGetter(Getter[Sequence[tuple[str, bytes]]]):
     def get(self, carrier: Sequence[tuple[str, bytes | None]], key: str) -> list[str] | None:
         found = [value.decode(errors="replace") for name, value in carrier if name == key and value is not None]
@@ -369,7 +384,11 @@ _HEADERS = _HeadersGetter()
 
 def creation_of(record: Record) -> contexts.Context:
     """Return the context that the record's producer has put into its headers."""
-    return propagate.extract(record.headers, context=contexts.Context(), getter=_HEADERS)
+    return _extracted(record, contexts.Context())
+
+
+def _extracted(record: Record, context: contexts.Context) -> contexts.Context:
+    return propagate.extract(record.headers, context=context, getter=_HEADERS)
 
 
 def _of_client(consumer: Consumer) -> Attributes:
