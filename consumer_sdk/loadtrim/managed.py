@@ -220,8 +220,8 @@ class ManagedConsumer:
 
         Args:
             at_once: without handing partitions over.
-            drain_seconds: user code has so long to finish what it has in hand, or less if a later call says so; None:
-                as long as the setting.
+            drain_seconds: user code has so long to finish what it has in hand, unless a later call says less. None: the
+                setting.
         """
         self._ending = True  # First this: a start that goes on makes the agent, and looks here then.
         link = self.link

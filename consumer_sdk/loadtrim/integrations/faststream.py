@@ -174,8 +174,8 @@ def needs_moves_only(listener: ConsumerRebalanceListener) -> bool:
 class ToldWhatMoves(IncrementalRebalanceListener):
     """The listener passes on what comes and what goes to another one, which takes that for what is held and lost.
 
-    A plain listener would be told at each move that all goes and comes anew, and what is in hand for long would be
-    handed out again.
+    A plain listener would be told at each move that all goes and comes anew. What is in hand for long would be handed
+    out again.
 
     Args:
         listener: that is told.
