@@ -7,12 +7,13 @@ A ``group_id`` is needed: ``broker.configure_consumer(group_id="workers")``. Nee
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from math import inf
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import taskiq_aio_kafka
 from aiokafka.structs import ConsumerRecord
@@ -25,6 +26,7 @@ __all__ = ["AioKafkaBroker"]
 
 log = logging.getLogger("loadtrim")
 
+Record: TypeAlias = ConsumerRecord[Any, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -72,13 +74,46 @@ class AioKafkaBroker(taskiq_aio_kafka.AioKafkaBroker):  # type: ignore[misc]
             raise ValueError("Please run startup before listening.")
         consumer: Consumer = self._aiokafka_consumer
         try:
-            async for record in consumer:
-                yield AckableMessage(data=record.value, ack=Delivery(consumer, record))
+            with suppress(StopAsyncIteration):
+                while True:
+                    record = await asked_for_apart(consumer)
+                    yield AckableMessage(data=record.value, ack=Delivery(consumer, record))
         finally:
             # Taskiq waits for its tasks before it stops the consumer, and takes no further one meanwhile. What is idle
             # goes now, the rest as tasks end; the drain time begins with `shutdown`.
             if consumer._client.buffer is not None:
                 consumer._client.end_iteration(at_once=False, drain_seconds=inf)
+
+
+async def asked_for_apart(consumer: Consumer) -> Record:
+    """Return the next record, which a task of its own asks for.
+
+    The consumer keeps the task that asked for what is in hand, and a task keeps what it returns. Taskiq's own returns
+    the delivery, of which it would never be known that taskiq has forgotten it.
+
+    Raises:
+        StopAsyncIteration: the consumer has stopped.
+    """
+
+    async def ask() -> Record:
+        return await anext(consumer)
+
+    asking = asyncio.create_task(ask())
+    try:
+        await _end_of(asking)
+    except asyncio.CancelledError:
+        asking.cancel()
+        await asyncio.wait([asking])
+        if asking.cancelled() or asking.exception() is not None:
+            raise
+    return asking.result()  # Also where it came as the call was cancelled: taskiq executes that.
+
+
+async def _end_of(task: asyncio.Task[Any]) -> None:
+    """Wait for the end of a task in a way that does not look like waiting for what it returns."""
+    ended = asyncio.Event()
+    task.add_done_callback(lambda _: ended.set())
+    await ended.wait()
 
 
 class Delivery:
@@ -92,7 +127,7 @@ class Delivery:
         record: the task.
     """
 
-    def __init__(self, consumer: Consumer, record: ConsumerRecord[Any, Any]) -> None:
+    def __init__(self, consumer: Consumer, record: Record) -> None:
         self._consumer = consumer
         self._record = record
         self._work = consumer.work(record)

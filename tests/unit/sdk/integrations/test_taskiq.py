@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from taskiq import TaskiqMessage
+from taskiq import TaskiqMessage, TaskiqMiddleware
 from taskiq.receiver import Receiver
 
 from loadtrim import Consumer, Settings
-from loadtrim.integrations.taskiq import AioKafkaBroker, Delivery
+from loadtrim.integrations.taskiq import AioKafkaBroker, Delivery, asked_for_apart
 from walks.broker import MemoryBroker, memory_broker
 from walks.scenes import until
 
@@ -61,11 +64,12 @@ class Worker:
 
 
 @asynccontextmanager
-async def working(broker: MemoryBroker, execute: Execute) -> AsyncIterator[Worker]:
+async def working(broker: MemoryBroker, execute: Execute, *middlewares: TaskiqMiddleware) -> AsyncIterator[Worker]:
     """A worker that has one task, with a number."""
     admin = SimpleNamespace(list_topics=lambda: [TOPIC], close=lambda: None)
     made = AioKafkaBroker(f"127.0.0.1:{broker.port}", kafka_topic=TOPIC, kafka_admin_client=admin)
     made.configure_consumer(group_id=GROUP, auto_offset_reset="earliest", auto_commit_interval_ms=50)
+    made = made.with_middlewares(*middlewares)
     made.task(task_name="work")(execute)
     made.is_worker_process = True
     await made.startup()
@@ -134,6 +138,79 @@ async def test_a_task_that_is_forgotten_is_told_where_it_comes_again(
             del delivery
         assert broker.committed(GROUP, TOPIC, 0) == (0 if enabled else 1)
     assert ("never acknowledged" in caplog.text) is enabled
+
+
+class Fails(TaskiqMiddleware):
+    """Fails before the task with number 0."""
+
+    def pre_execute(self, message: TaskiqMessage) -> TaskiqMessage:
+        if message.args == [0]:
+            raise RuntimeError("the middleware fails")
+        return message
+
+
+async def test_the_first_task_of_a_worker_that_is_forgotten_is_told_and_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task of the loop that had asked for it kept it: nothing was told, and a stop took all of the drain time."""
+    # Pytest keeps what is logged, and with the error of a task all that its frames hold.
+    monkeypatch.setattr(logging.getLogger("asyncio"), "disabled", True)
+    done = Counter[int]()
+
+    async def execute(number: int) -> None:
+        done[number] += 1
+
+    def told() -> bool:
+        gc.collect()
+        return "never acknowledged" in caplog.text
+
+    async with kafka() as broker, working(broker, execute, Fails()) as worker:
+        buffer = worker.consumer._client.buffer
+        assert buffer is not None
+        await kick(broker, worker, 0)
+        await kick(broker, worker, 1)  # Taskiq itself keeps a task until the next one comes.
+        await until(told)
+        await until(lambda: not buffer.hand.streams, what="nobody works on anything")
+    assert done == {1: 1}
+
+
+class Comes:
+    """Has one record, which comes when it is let."""
+
+    def __init__(self, before: Callable[[], object], free: asyncio.Event) -> None:
+        self.record = object()
+        self.cancelled = False
+        self._before = before
+        self._free = free
+
+    async def __anext__(self) -> Any:
+        try:
+            await self._free.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        self._before()
+        return self.record
+
+
+async def test_a_task_that_comes_as_the_call_is_cancelled_is_returned() -> None:
+    """Taskiq cancels the call that asks when the worker ends, and executes what that has got already."""
+    free = asyncio.Event()
+    consumer: Any = Comes(lambda: asking.cancel(), free)
+    asking = asyncio.create_task(asked_for_apart(consumer))
+    free.set()
+    assert await asking is consumer.record
+
+
+async def test_a_call_that_is_cancelled_asks_no_more() -> None:
+    consumer: Any = Comes(lambda: None, asyncio.Event())
+    asking = asyncio.create_task(asked_for_apart(consumer))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # It has begun to ask.
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert consumer.cancelled
 
 
 async def test_what_is_no_task_of_the_worker_keeps_nothing_from_commits() -> None:
