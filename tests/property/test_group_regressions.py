@@ -21,6 +21,7 @@ from loadtrim_agent.protocol.lease import Lease
 from loadtrim_agent.protocol.leave import Leave
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.membership_effects import MembershipEffects
+from loadtrim_agent.protocol.membership_table import Phase
 from loadtrim_agent.protocol.missing_partitions import MissingPartitions
 from loadtrim_agent.protocol.ongoing_rebalance import OngoingRebalance
 from loadtrim_agent.protocol.ownership import Ownership
@@ -312,6 +313,118 @@ def without_the_look_at_attempts(patch: Patch) -> None:
 
 def test_8_old_joins_do_not_count() -> None:
     fails_without(without_the_look_at_attempts, old_join_counts_in_the_next_barrier, "I1")
+
+
+REFUNDS = Partition("refunds", 0)
+BOTH = ("orders", "refunds")
+
+
+def own(world: Script, wanted: dict[Partition, SimMember]) -> None:
+    for partition, member in wanted.items():
+        owner = world.owner(partition)
+        assert owner is not None
+        if owner is not member:
+            world.moved(partition, owner, member)
+
+
+def led_twice_by_others() -> None:
+    """A generation is not stored before a failover. Its number comes again with another leader; a copy arrives next.
+
+    B leads the first one. In the second it is not answered, and it leads the next. D gets the refunds between them.
+    """
+    world = Script(topics=(("orders", 2), ("refunds", 1)))
+    a, b, d = (world.join(BOTH), world.join(("orders",)), world.join(BOTH))
+    world.settle()
+    own(world, {REFUNDS: a, P0: b, P1: d})
+    world.run(2.0)
+    generation = world.coordinator.generation + 1
+    preferred = [b]
+    world.coordinator.successor = lambda members: next(p.member for p in preferred if p.member in members)
+    a.crash()
+    while world.coordinator.state is not GroupState.COMPLETING or b.machine.snapshot().phase is Phase.JOINING:
+        world.run(0.0005)
+    assert world.coordinator.leader == b.member
+    world.coordinator.fail(silent=True)
+    world.run(0.05)
+    world.take_over()
+    world.run(1.0)
+    newcomer = world.join(("orders",))
+    preferred[:0] = [newcomer]
+    world.next_request(b, SyncRequest, Fate(answered=False, breaks_seconds=1.3))
+    world.run_until(lambda: world.coordinator.generation == generation and world.coordinator.state is GroupState.STABLE)
+    began = world.scheduler.now
+    assert world.coordinator.leader == newcomer.member
+    world.produce(REFUNDS, 3)
+    world.run(0.05)
+    newcomer.crash()
+    world.run(began + 1.15 - world.scheduler.now)
+    answered = [r for name, r in world.sent if name == d.name and isinstance(r, JoinRequest)][-1]
+    world.run(0.35)
+    world.join(BOTH)
+    world.run(3.3)
+    world.coordinator.serve(answered, lambda reply: None)
+    world.run(7.0)
+
+
+def with_a_generation_led_taken_for_entered(patch: Patch) -> None:
+    answered = LeaderAssignment.judge
+
+    def judge(self: LeaderAssignment, joined: e.JoinAnsweredEvent) -> bool:
+        stale = answered(self, joined)
+        self._join_sequence._generation = max(self._join_sequence._generation, joined.generation)
+        return stale
+
+    patch.setattr(LeaderAssignment, "judge", judge)
+
+
+def test_8_a_generation_that_was_led_and_not_entered_is_not_known() -> None:
+    fails_without(with_a_generation_led_taken_for_entered, led_twice_by_others, "I3")
+
+
+def assignment_that_never_came_into_force() -> None:
+    """Assignments travel in the log. That of a generation which a failover undoes is its newest for the next leader."""
+    world = Script(
+        topics=(("orders", 2), ("refunds", 1)), group=GroupOptions(auto_commit_seconds=600.0, inline_limit_bytes=0)
+    )
+    a, d, b = (world.join(BOTH), world.join(BOTH), world.join(("orders",)))
+    world.settle()
+    own(world, {P1: d, REFUNDS: a, P0: a})
+    old = [r for name, r in world.sent if name == d.name and isinstance(r, JoinRequest)][-1]
+    own(world, {REFUNDS: d, P0: b})
+    world.run(2.0)
+    world.produce(REFUNDS, 3)
+    world.run(0.5)
+    generation = world.coordinator.generation + 1
+    preferred = [b]
+    world.coordinator.successor = lambda members: next(p.member for p in preferred if p.member in members)
+    a.crash()
+    while world.coordinator.generation != generation or b.machine.snapshot().phase is not Phase.SYNCING:
+        world.run(0.0002)
+    world.next_request(d, JoinRequest, Fate(arrives=False, breaks_seconds=0.8))
+    world.coordinator.fail(silent=False)
+    world.run(0.05)
+    world.take_over()
+    world.run(0.5)
+    preferred[:0] = [world.join(BOTH)]
+    world.run(5.0)
+    world.coordinator.serve(old, lambda reply: None)
+    world.run(8.0)
+
+
+def without_assignments_of_this_number(patch: Patch) -> None:
+    found = LeaderAssignment.found
+
+    def look(self: LeaderAssignment, event: e.AssignmentFoundEvent) -> bool:
+        newest = event.assignment
+        if newest is not None and newest.generation >= self._joined.generation:
+            event = e.AssignmentFoundEvent(now=event.now, assignment=None)
+        return found(self, event)
+
+    patch.setattr(LeaderAssignment, "found", look)
+
+
+def test_8_an_assignment_that_never_came_into_force_shows_copies() -> None:
+    fails_without(without_assignments_of_this_number, assignment_that_never_came_into_force, "I1")
 
 
 # -- 9: records of the next generation -----------------------------------------------------------------------------

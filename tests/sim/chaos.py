@@ -54,6 +54,7 @@ class Chaos:
         world.network.fate_of = self._request_fate
         world.log.fate_of = self._append_fate
         world.log.read_seconds = lambda: self.rng.uniform(0.0005, self.options.load.log_seconds_max)
+        world.coordinator.successor = random.Random(f"leaders of {seed}").choice
         world.coordinator.refuses_sync = lambda: self._chance(self.options.faults.sync_refused_share)
 
     def run(self) -> Report:

@@ -147,6 +147,8 @@ class Coordinator:
         self.leaders: dict[int, str] = {}
         """Generation -> leader that its members were told of, for the invariants."""
         self.refuses_sync: Callable[[], bool] = lambda: False
+        self.successor: Callable[[list[str]], str] = lambda members: members[0]
+        """Picks the leader behind one that is gone. Kafka takes the first of a map by hashes: any."""
         self.on_commit: Callable[[str, Partition, int], None] = lambda member, partition, offset: None
         self.on_stable: Callable[[], None] = lambda: None
         self.name_member: Callable[[str, Any, str], Any] = _named
@@ -259,7 +261,7 @@ class Coordinator:
             self._become_empty()
             return
         if self.leader not in self.members:
-            self.leader = next(iter(self.members))
+            self.leader = self.successor(list(self.members))
         self.protocol = self._vote()
         self.state = GroupState.COMPLETING
         self.leaders[self.generation] = self.leader
@@ -362,7 +364,7 @@ class Coordinator:
         if member is None:
             return
         if self.leader == name:
-            self.leader = next(iter(self.members), "")
+            self.leader = self.successor(list(self.members)) if self.members else ""
         if member.join_reply is not None:
             member.join_reply(JoinReply(Code.UNKNOWN_MEMBER_ID))
         if member.sync_reply is not None:

@@ -224,6 +224,7 @@ class Chaos:
         self._plans = PLAN_SEQUENCE
         self._growth = random.Random(f"growth {seed}")
         self._loads = random.Random(f"loads {seed}")
+        self.world.cluster.group(GROUP).successor = random.Random(f"leaders {seed}").choice
         evictions = random.Random(f"evictions {seed}")
         self.world.cluster.evicts = lambda: self.world.faulty and evictions.random() < EVICTION_SHARE
 

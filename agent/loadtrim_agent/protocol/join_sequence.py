@@ -24,10 +24,13 @@ class JoinSequence:
         """Return whether some member's JoinGroup is a delayed copy of one that was answered before (rule 8)."""
         return any(m.attempt is not None and m.attempt <= self._known.get(m.member, 0) for m in members)
 
-    def answered(self, generation: int, members: Iterable[JoinedMember]) -> None:
-        """This member leads ``generation`` and was told of everybody's JoinGroup."""
+    def answered(self, members: Iterable[JoinedMember]) -> None:
+        """This member leads and was told of everybody's JoinGroup.
+
+        Of what came before the generation it knows no more by that. A coordinator that takes over gives the number of a
+        generation that was not stored once more, perhaps with another leader.
+        """
         self.learn({m.member: m.attempt for m in members if m.attempt is not None})
-        self._generation = max(self._generation, generation)
 
     def entered(self, generation: int, attempts: Mapping[str, int]) -> None:
         """The map of ``generation`` was made from these; whoever is not in it is gone."""

@@ -70,7 +70,7 @@ class LeaderAssignment:
         stale = self._join_sequence.is_stale(joined.members)
         # Without the assignment of the generation before, others may have been answered JoinGroups that are not known.
         self._newest_known = self._join_sequence.covers(joined.generation)
-        self._join_sequence.answered(joined.generation, joined.members)
+        self._join_sequence.answered(joined.members)
         return stale
 
     def begin(self) -> None:
@@ -151,7 +151,8 @@ class LeaderAssignment:
         if event.complete or event.manual_override is not None:
             self._hooks.override.repeated(event.manual_override)
         newest = event.assignment if was_looking else None
-        if newest is None or newest.generation >= self._joined.generation:
+        # Its number says nothing: a generation that was not stored before a failover leaves its assignment in the log.
+        if newest is None:
             return False
         attempts = {m: e.attempt for m, e in newest.members.items()}
         # What was answered is known in the member's own sequence already: judged by it, everything would be a copy.

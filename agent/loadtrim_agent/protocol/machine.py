@@ -372,7 +372,8 @@ class Machine:
             event.now, self.partitions.commits.answered(event, self.partitions.acquisition_of)
         )
         codes = set(event.codes.values())
-        if codes & COORDINATOR_MOVED:
+        # A broker that is cut off from its followers cannot store a commit, and does not know that another took over.
+        if codes & (COORDINATOR_MOVED | {Code.REQUEST_TIMED_OUT}):
             self.membership.coordinator_lost()
         if Code.COORDINATOR_LOAD_IN_PROGRESS in codes:
             self.membership.session.takeover.learnt(event.now)

@@ -407,6 +407,16 @@ def test_a_forgotten_member_comes_back_as_a_newcomer() -> None:
     assert isinstance(d.only(c.AppendCommand).record, HelloRecord), "the others know it by no generation"
 
 
+@pytest.mark.parametrize("code", [Code.REQUEST_TIMED_OUT, Code.NOT_COORDINATOR])
+def test_a_commit_that_could_not_be_stored_in_time_makes_the_coordinator_be_looked_up(code: Code) -> None:
+    """A broker that is cut off from its followers answers heartbeats as before, while another one coordinates."""
+    d = Driver().running(0)
+    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)})
+    d.all(c.SendCommitCommand)
+    d.commit_answered(code)
+    assert d.kinds() == ["FindCoordinator"]
+
+
 def test_a_successor_numbers_on() -> None:
     """Answers to what was sent before it left must not be taken for answers to the successor's requests."""
     d = Driver().running(0)
