@@ -12,7 +12,7 @@ from .agent_link import AgentLink
 __all__ = ["UNSUBSCRIBED", "Aside"]
 
 UNSUBSCRIBED = 0
-"""The keeper of what is not subscribed. Listeners that are to be told first are numbered from 1, in their order."""
+"""The turn of what is not subscribed. Listeners that are to be told first have turns from 1 on, in their order."""
 
 
 class Aside:
@@ -26,32 +26,32 @@ class Aside:
         self._link = link
         self._paused: WeakKeyDictionary[Stream, bool] = WeakKeyDictionary()
         """Stream -> whether user code has paused it."""
-        self._keepers: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """Stream -> what it was put aside for last: no earlier one takes it back."""
-        self._listeners = 0
+        self._last_turn = UNSUBSCRIBED
 
     def __contains__(self, stream: Stream) -> bool:
         return stream in self._paused
 
-    def keeper(self) -> int:
-        """Return the number of another listener."""
-        self._listeners += 1
-        return self._listeners
+    def next_turn(self) -> int:
+        """Return the turn of another listener."""
+        self._last_turn += 1
+        return self._last_turn
 
-    def put(self, streams: Iterable[Stream], keeper: int = UNSUBSCRIBED) -> None:
+    def put(self, streams: Iterable[Stream], turn: int = UNSUBSCRIBED) -> None:
         """Keep these from user code, as if they were paused."""
         for stream in streams:
-            self._keepers[stream] = keeper
+            self._turns[stream] = turn
             if stream not in self._paused:
                 self._paused[stream] = stream.paused
                 stream.paused = True
 
-    def take_back(self, streams: Iterable[Stream], keeper: int = UNSUBSCRIBED) -> None:
+    def take_back(self, streams: Iterable[Stream], turn: int = UNSUBSCRIBED) -> None:
         """Hand out those of these that are here and subscribed, unless user code has paused them.
 
         What was put aside for a later listener stays here: that one has not been told yet.
         """
-        back = [stream for stream in streams if stream in self._paused and self._keepers[stream] <= keeper]
+        back = [stream for stream in streams if stream in self._paused and self._turns[stream] <= turn]
         subscribed = self._link.subscription.matches({stream.partition.topic for stream in back})
         for stream in back:
             if stream.partition.topic in subscribed:

@@ -46,7 +46,7 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._link = link
         self._positions = positions
         self._again = ComingAgain(link, positions)
-        self._keeper = positions.aside.keeper()
+        self._turn = positions.aside.next_turn()
         self._told: dict[Partition, int | None] = {}
         """Of what the listener was told to come, the acquisition; None: it had gone again by then."""
 
@@ -70,7 +70,7 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def _come_back(self, streams: list[Stream]) -> None:
         self._positions.run_again(streams)
-        self._positions.aside.take_back(streams, self._keeper)
+        self._positions.aside.take_back(streams, self._turn)
         self._positions.told_to_go.difference_update(streams)
 
     def _lost(self, revoked: set[TopicPartition]) -> frozenset[Partition]:
@@ -119,7 +119,7 @@ class AssignedAnew(ToldListener):
         """
         streams = list(self._link.streams.values())
         self._go(streams)
-        self._positions.aside.put((stream for stream in streams if stream in self._positions.gone), self._keeper)
+        self._positions.aside.put((stream for stream in streams if stream in self._positions.gone), self._turn)
 
     def _going(self, revoked: set[TopicPartition]) -> Collection[Stream]:
         return self._link.streams.values()
