@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from msgspec import structs
 
 from loadtrim_agent.common.member_names import member_names, short_member
 from loadtrim_agent.wire.ownership_records import MovePlan
 from loadtrim_agent.wire.telemetry_records import BaselineUse
 
-from .values import Estimate, GroupState, Moving, Placement, PlanConfig, Reason, Sizing, units_of
+from .values import (
+    Estimate,
+    GroupState,
+    Moving,
+    NotReady,
+    Observation,
+    Placement,
+    PlanConfig,
+    Reason,
+    Sizing,
+    units_of,
+)
 
-__all__ = ["NAMES_MAX", "attribute", "blind", "explain", "format_list", "replicas_text"]
+__all__ = ["NAMES_MAX", "attribute", "blind", "explain", "format_list", "replicas_text", "with_silent"]
 
 QUEUED = "queued"
 """What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
@@ -98,15 +111,29 @@ def _adds(least: int, sizing: Sizing) -> bool:
     return 1 < least <= sizing.replicas or (least > sizing.replicas and sizing.reason is Reason.AT_MAX)
 
 
-def blind(estimate: Estimate, group: GroupState) -> str:
-    """Who has not reported, and for how long: "no report from pod-3 for 4.2 s"; or why reports count for nothing."""
-    first = estimate.stale[0]
+def blind(ages: Mapping[str, float | None], left_out: Mapping[str, str], group: GroupState) -> str:
+    """Name those that have not reported, and for how long: "no report from pod-3 for 4.2 s"; or why reports count for
+    nothing.
+
+    Args:
+        ages: member -> seconds since its last report; None: it never told. At least one.
+        left_out: member -> reason why its reports count for nothing.
+        group: as it is.
+    """
+    first = next(iter(ages))
     names = member_names(group.instances)
-    if why := estimate.left_out.get(first):
+    if why := left_out.get(first):
         return f"the reports of {names[first]} count for nothing: {_LEFT_OUT[why]}"
-    age = estimate.members[first].age_seconds
-    who = format_list([names[member] for member in estimate.stale])
+    age = ages[first]
+    who = format_list([names[member] for member in ages])
     return f"no report from {who} {f'for {age:.1f} s' if age is not None else 'yet'}"
+
+
+def with_silent(why: NotReady, observation: Observation, group: GroupState) -> NotReady:
+    """Return why nothing can be said, with the owners whose reports are missing."""
+    if not observation.stale:
+        return why
+    return structs.replace(why, text=f"{why.text}; {blind(dict(observation.stale), observation.left_out, group)}")
 
 
 def attribute(estimate: Estimate, placement: Placement, actual: int, wanted: int) -> dict[str, int]:

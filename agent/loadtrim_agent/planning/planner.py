@@ -20,7 +20,7 @@ from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, R
 from .advice import Advice
 from .baseline import UNUSABLE, Comparison, Expectation, Ignored, look_ahead, startup_seconds
 from .estimate import estimate_of
-from .explain import attribute, blind, explain, replicas_text
+from .explain import attribute, blind, explain, replicas_text, with_silent
 from .forecast import forecast
 from .inputs import DecisionInput, problem_of, unmeasured, view_of
 from .observation import History
@@ -193,7 +193,7 @@ class Planner:
                 return self._hold(now, group, refusal, measured)
             sizing = structs.replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
         before = self._wanted_before(group, len(units))
-        sizing = _no_fewer_untold(sizing, before, measured.estimate)
+        sizing = _no_fewer_unknown(sizing, before, measured.estimate, group)
         rollout = _is_rollout(group, self._config)
         if rollout:
             sizing = self._in_rollout(sizing, group, len(units))
@@ -232,9 +232,10 @@ class Planner:
     def _look(self, now: float, group: GroupState) -> _Measured | NotReady:
         """Observe, estimate, forecast."""
         self._seen.startups.look(now, group)
-        estimate = estimate_of(self._history.observation(now, group), group, self._config)
+        observation = self._history.observation(now, group)
+        estimate = estimate_of(observation, group, self._config)
         if isinstance(estimate, NotReady):
-            return estimate
+            return with_silent(estimate, observation, group)
         estimate = self._seen.corrected(now, estimate, group, self._config)
         expectation = self._expectation(now, estimate, group)
         horizon = answer_seconds(estimate.startup_seconds, estimate.restoring_seconds, self._config)
@@ -263,7 +264,8 @@ class Planner:
         if not units:
             return NotReady(Reason.NOBODY, "every member is leaving" if group.members else "the group has no member")
         if estimate is not None and estimate.stale:
-            return NotReady(Reason.BLIND, blind(estimate, group))
+            ages = {member: estimate.members[member].age_seconds for member in estimate.stale}
+            return NotReady(Reason.BLIND, blind(ages, estimate.left_out, group))
         if estimate is not None and group.rates is None and self._config.monitor != REPORTS:
             return NotReady(Reason.BLIND, f"the monitor {self._config.monitor} does not tell what arrives")
         return None
@@ -451,18 +453,22 @@ class Planner:
         )
 
 
-def _no_fewer_untold(sizing: Sizing, before: int, estimate: Estimate) -> Sizing:
-    """Keep the replicas that there are while nobody knows when records are done, nor what a member can do."""
+def _no_fewer_unknown(sizing: Sizing, before: int, estimate: Estimate, group: GroupState) -> Sizing:
+    """Keep the replicas that there are while nobody knows when records are done, nor what a member can do; or while an
+    owner has never reported. What comes for that one is not seen and looks like a fall, so that is no quiet time."""
+    owners = {entry.owner for entry in estimate.partitions.values()}
+    unheard = [member for member, entry in estimate.members.items() if entry.age_seconds is None and member in owners]
     fewer = sizing.replicas < before or sizing.reason in (Reason.STABILIZING, Reason.RETURNING)
-    if estimate.capacity_known or sizing.reason is Reason.FIXED or not fewer:
+    if (estimate.capacity_known and not unheard) or sizing.reason is Reason.FIXED or not fewer:
         return sizing
     replicas = max(before, sizing.replicas)
+    why = blind(dict.fromkeys(unheard), {}, group) if unheard else "nobody knows when records are done"
     return structs.replace(
         sizing,
         replicas=replicas,
-        reason=Reason.UNTOLD,
-        text=f"{sizing.text}; but nobody knows when records are done, so it will not be fewer",
-        state=structs.replace(sizing.state, wanted=replicas),
+        reason=Reason.BLIND if unheard else Reason.UNTOLD,
+        text=f"{sizing.text}; but {why}, so it will not be fewer",
+        state=structs.replace(sizing.state.interrupted() if unheard else sizing.state, wanted=replicas),
     )
 
 

@@ -117,6 +117,45 @@ def test_pods_that_never_start_are_not_asked_for_in_ever_larger_numbers() -> Non
     assert (numbers[-1] or 0) < 16
 
 
+# -- members that own something and have never reported --------------------------------------------------------------
+
+
+def test_a_replica_that_comes_and_is_not_heard_is_no_reason_for_fewer() -> None:
+    """What its partitions get is seen by nobody, and looked like a fall: the one member that reported was let go."""
+    rates = steps(12, (0, 0.7 * ONE), (60, 1.5 * ONE))
+    group = Fleet(structs.replace(CONFIG, sla_seconds=1.0), rates, members=1)
+    group.silent = {"m02"}
+    group.run_scaled(90)
+    assert "m02" in group.owners.values(), "it was asked for, came, and was given something"
+    assert "down" not in {decision.outcome for decision in group.history}
+    assert group.history[-1].reason.endswith("no report from pod-02 yet.")
+
+
+def test_time_in_which_an_owner_was_not_heard_is_no_patience() -> None:
+    """The smaller group has not been seen to fit while a part of the load was not seen."""
+    group = Fleet(CONFIG, steps(8, (0, 1.5 * ONE), (10, 0.25 * ONE)), members=2)
+    group.run(10)
+    group.remove("m02")
+    name = group.join("pod-02")
+    group.owners = {entry: owner or name for entry, owner in group.owners.items()}
+    group.silent = {name}
+    unheard = [group.step() for _ in range(4)]
+    assert {decision.replicas_wanted for decision in unheard} == {2}
+    assert "no report from pod-02 yet, so it will not be fewer" in unheard[-1].reason
+    assert unheard[-1].reason_code == "blind"
+    assert "fit_since" not in unheard[-1].state
+    group.silent = set()
+    group.run(10)
+    assert group.history[-1].replicas_wanted == 1
+
+
+def test_a_group_of_which_nobody_reports_says_so() -> None:
+    """It said that nothing is measured, for ever, and no cause."""
+    group = Fleet(CONFIG, even(4, 100.0), members=1)
+    group.silent = {"m01"}
+    assert group.run(10).reason == "Hold at 1 replica: 0 of 3 s of arrivals are measured; no report from pod-01 yet."
+
+
 # -- before anything is measured -------------------------------------------------------------------------------------
 
 
