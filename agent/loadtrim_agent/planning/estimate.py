@@ -224,9 +224,9 @@ def _members(observation: Observation, group: GroupState, config: PlanConfig) ->
     """
     known = observation.members
     contradicted = {
-        member: seen / entry.capacity.value
+        member: seen.busy_seconds / entry.capacity.value
         for member, entry in known.items()
-        if (seen := entry.behind_busy_seconds) is not None and seen < CONTRADICTED_SHARE * entry.capacity.value
+        if (seen := entry.behind) is not None and seen.busy_seconds < CONTRADICTED_SHARE * entry.capacity.value
     }
     others = statistics.median(contradicted.values()) if contradicted else 1.0
     told = {member: entry.capacity.value * entry.speed for member, entry in known.items()}
@@ -250,12 +250,14 @@ def _members(observation: Observation, group: GroupState, config: PlanConfig) ->
         given = capacity / entry.speed * entry.interval_seconds
         result[member] = MemberEstimate(
             capacity=capacity,
-            utilization=entry.busy_seconds / given if given > 0 else 0.0,
+            # One that fell behind does all that it can; its capacity is told in what records cost then.
+            utilization=min(entry.busy_seconds / given, 1.0 if member in contradicted else math.inf) if given else 0.0,
             speed=entry.speed,
             age_seconds=max(0.0, observation.now - entry.received_at),
             silent=member in observation.silent,
             batch_seconds=min(batches.get(member, 0.0 if entry.capacity.known else others_batch), longest),
             told=told[member] if member in contradicted else None,
+            did=entry.behind.records if entry.behind is not None else 0.0,
         )
     return result
 

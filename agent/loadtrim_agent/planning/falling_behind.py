@@ -65,6 +65,14 @@ class Flow(NamedTuple):
         )
 
 
+class Given(NamedTuple):
+    """What a member gave, per second. More is more busy seconds."""
+
+    busy_seconds: float
+    """At what records cost then: of cheaper ones it does more."""
+    records: float
+
+
 def mean_cost(costs: Iterable[tuple[float | None, int]]) -> float | None:
     """Return the mean of (cost, records), weighted by records; None: none is known that has records."""
     known = [(cost, records) for cost, records in costs if cost is not None]
@@ -98,9 +106,13 @@ class MemberFlow:
         """Reports since more stands than is done within the objective."""
         self._cost = 0.0
         self._recent: tuple[Flow, ...] = ()
-        self.busy_seconds: float | None = None
-        """Busy seconds per second that it gave while it fell behind, and the most since then; None: it never did. At
-        what records cost *then*: of cheaper ones it does more."""
+        self.given: Given | None = None
+        """While it fell behind, and the most since then; None: it never did."""
+
+    @property
+    def busy_seconds(self) -> float | None:
+        """Busy seconds per second of what was given; None: it never fell behind."""
+        return None if self.given is None else self.given.busy_seconds
 
     def add(self, flow: Flow) -> None:
         """Take in what came and what was done in one interval. O(reports remembered) where it falls behind."""
@@ -109,26 +121,27 @@ class MemberFlow:
         self._cost = self._cost if flow.cost is None else flow.cost
         self._flows.append(flow._replace(cost=self._cost))
         self._recent = (*self._recent, self._flows[-1])[-RECENT:]
-        if self.busy_seconds is not None:
+        if self.given is not None:
             given = sum(recent.done * (recent.cost or 0.0) for recent in self._recent)
-            elapsed = sum(recent.seconds for recent in self._recent)
-            self.busy_seconds = max(self.busy_seconds, given / max(elapsed, SECONDS_MIN))
+            done = sum(recent.done for recent in self._recent)
+            elapsed = max(SECONDS_MIN, sum(recent.seconds for recent in self._recent))
+            self.given = max(self.given, Given(given / elapsed, done / elapsed))
         # A burst that has just come is not behind: what counts is what stood all the time.
         if flow.standing <= self._objective_seconds * flow.done / flow.seconds:
             self._flows.clear()
         elif (gives := self._behind()) is not None and self._is_news(gives):
-            self.busy_seconds = gives
+            self.given = gives
 
-    def _is_news(self, gives: float) -> bool:
-        return self.busy_seconds is None or gives < CONTRADICTED_SHARE * self.busy_seconds
+    def _is_news(self, gives: Given) -> bool:
+        return self.given is None or gives.busy_seconds < CONTRADICTED_SHARE * self.given.busy_seconds
 
-    def _behind(self) -> float | None:
-        """Return the busy seconds per second that it gives, where more comes; None: no more than by chance."""
+    def _behind(self) -> Given | None:
+        """Return what it gives, where more comes; None: no more than by chance."""
         arrived, done, given, seconds = 0, 0, 0.0, 0.0
         for flow in reversed(self._flows):
             arrived, done, seconds = arrived + flow.arrived, done + flow.done, seconds + flow.seconds
             given += flow.done * (flow.cost or 0.0)
             if seconds < max(SECONDS_MIN, self._objective_seconds) or arrived - done <= GROWTH_SDS * math.sqrt(arrived):
                 continue  # slow growth shows in longer times
-            return given / seconds if given else None
+            return Given(given / seconds, done / seconds) if given else None
         return None

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["KEEP_SECONDS", "RecentSeconds", "Second", "lag_slope", "latency_seconds", "throughput", "utilization"]
+__all__ = [
+    "KEEP_SECONDS",
+    "RecentSeconds",
+    "Second",
+    "busy_behind",
+    "lag_slope",
+    "latency_seconds",
+    "throughput",
+    "utilization",
+]
 
 KEEP_SECONDS = 180
 """How far back it goes."""
@@ -133,6 +142,15 @@ def throughput(past: Sequence[Second], seconds: float) -> float | None:
     """Records done per second over the newest seconds; None: no report."""
     newest = _last(past, seconds)
     return sum(entry.done for entry in newest) / (newest[-1].at - newest[0].at + 1) if newest else None
+
+
+def busy_behind(past: Sequence[Second], seconds: float) -> float:
+    """Return the busy seconds per second that members gave over the newest seconds, where more came than they did; 0:
+    they kept up."""
+    newest = _last(past, seconds + 1.0)  # at the end of the first one the time begins
+    if len(newest) < 2 or newest[-1].lag <= newest[0].lag:
+        return 0.0
+    return sum(entry.busy_seconds for entry in newest[1:]) / (newest[-1].at - newest[0].at)
 
 
 def lag_slope(past: Sequence[Second], seconds: float) -> float | None:

@@ -382,7 +382,7 @@ class History:
             busy_seconds=report.busy_seconds,
             slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),
             work_rate=smoothed,
-            behind_busy_seconds=told.flow.busy_seconds,
+            behind=told.flow.given,
             shown_busy_seconds=max(old.shown_busy_seconds if old else 0.0, report.busy_seconds / max(interval, 1.0)),
         )
 

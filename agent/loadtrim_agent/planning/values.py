@@ -22,6 +22,7 @@ from loadtrim_agent.wire.baseline_records import TopicCurve
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import Capacity, RejectedPlan
 
+from .falling_behind import Given
 from .history import Second
 from .policy_state import PolicyState
 from .queueing import z_of
@@ -276,6 +277,8 @@ class MemberEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """A batch takes so long however few its records are: as in its last report, half the objective at most."""
     told: float | None = None
     """Capacity that it was taken to have, where less was seen while it fell behind; None: nothing contradicts it."""
+    did: float = 0.0
+    """Records/s that it did then."""
 
 
 class MemberObservation(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,8 +303,8 @@ class MemberObservation(msgspec.Struct, frozen=True, kw_only=True):
     slots_end: float | None
     work_rate: float
     """Busy seconds/s that arrived for it, smoothed."""
-    behind_busy_seconds: float | None = None
-    """Busy seconds per second that it gave while more came than it did; None: that never was."""
+    behind: Given | None = None
+    """What it gave while more came than it did; None: that never was."""
     shown_busy_seconds: float = 0.0
     """Busy seconds per second that it ever gave, the most of any interval."""
 

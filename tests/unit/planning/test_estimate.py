@@ -12,6 +12,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from loadtrim_agent.planning.estimate import _changed, _filled, estimate_of, late_records, quantile, unit_curve
+from loadtrim_agent.planning.falling_behind import Given
 from loadtrim_agent.planning.shape import shape_of
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, Observation, PlanConfig
 from loadtrim_agent.wire.telemetry_records import Capacity, ReportRecord
@@ -256,7 +257,7 @@ def behind(fleet: Fleet, known: bool = False, **busy_seconds: float) -> Estimate
     members = {
         name: replace(
             entry,
-            behind_busy_seconds=busy_seconds.get(name),
+            behind=Given(busy_seconds[name], busy_seconds[name] / COST) if name in busy_seconds else None,
             capacity=entry.capacity._replace(known=known or name in busy_seconds),
         )
         for name, entry in observation.members.items()

@@ -9,9 +9,10 @@ from msgspec import structs
 
 from loadtrim_agent.planning.falling_behind import Flow, MemberFlow, flow_of
 from loadtrim_agent.planning.observation import History
+from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
-from unit.planning.virtual_group import COST, Fleet
+from unit.planning.virtual_group import COST, Fleet, steps
 
 CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=2.0, max_replicas=12)
 
@@ -116,7 +117,7 @@ def test_a_report_in_two_parts_is_one_interval() -> None:
                 partitions=(half,),
             )
             history.observe(report, 1000.0 + second)
-    assert history._members["m"].behind_busy_seconds == pytest.approx(1.0)
+    assert history._members["m"].behind == pytest.approx((1.0, 100.0))
 
 
 def test_what_was_given_away_is_done_by_another_member() -> None:
@@ -150,8 +151,47 @@ def test_lag_that_grows_is_a_reason_to_scale_whatever_the_model_says() -> None:
     fleet.run_scaled(60)
     assert 3 <= len(fleet.members) <= 5
     said = next(decision.reason for decision in fleet.history if decision.replicas_wanted > 1)
-    assert "1 member fell behind at 1.0 of the 10.0 busy seconds/s" in said, said
+    assert "1 member fell behind and did 200.0 of the 2000.0 records/s that were expected" in said, said
     assert sum(fleet.lag.values()) < 5 / COST, "it is worked off"
+
+
+class Dearer(Fleet):
+    """Its records take ten times as long from second 20 on, and its members still tell what they took before."""
+
+    def tick(self) -> None:
+        self.cost = COST if self.second < 20 else 10.0 * COST
+        super().tick()
+
+    def _report(self, *given: object) -> ReportRecord:
+        report = super()._report(*given)  # type: ignore[arg-type]
+        return structs.replace(
+            report,
+            slots=tuple(COST / self.cost * work for work in report.slots),
+            partitions=tuple(structs.replace(each, cost_mean=COST) for each in report.partitions),
+        )
+
+
+def test_a_group_that_is_full_and_does_not_keep_up_is_not_made_smaller() -> None:
+    """Records became dearer, and fewer. Their cost is learnt slowly, so the load seemed to fall: two of four went."""
+    fleet = Dearer(CONFIG, steps(8, (0, 3.0 / COST), (20, 0.75 / COST), (40, 0.01 / COST)), members=4)
+    fleet.run_scaled(40)
+    later = fleet.history[20:]
+    assert "down" not in {decision.outcome for decision in later}
+    said = next(decision for decision in later if "more came than they did" in decision.reason)
+    assert said.reason_code == "fits"
+    assert "2 would do, but the members gave 4.0 busy seconds/s lately, and more came than they did" in said.reason
+    fleet.run_scaled(120)
+    assert fleet.history[-1].replicas_wanted == 1, "what waited is worked off"
+
+
+def test_a_member_that_falls_behind_is_told_to_be_full_and_what_it_does_in_records() -> None:
+    """With the cost of before it seemed to give a tenth of a busy second per second, and to be busy for 1000 %."""
+    fleet = Dearer(CONFIG, lambda second: [0.75 / COST / 5] * 5, members=1)
+    fleet.config = structs.replace(CONFIG, max_replicas=1)
+    fleet.planner = make_planner(fleet.config)
+    fleet.run_scaled(40)
+    assert "1 member fell behind and did 20.0 of the 200.0 records/s that were expected" in fleet.history[-1].reason
+    assert fleet.history[-1].members == {"m01": 1.0}
 
 
 @pytest.mark.slow

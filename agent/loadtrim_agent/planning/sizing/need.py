@@ -239,11 +239,10 @@ def explain(view: View, need: Need) -> str:
     elif need.late > permitted * level and not view.estimate.slicing:
         text += f"; about {_percent(need.late / level)} will be late, because whole partitions divide badly"
     if wrong := [member for member in view.estimate.members.values() if member.told is not None]:
-        able, told = sum(member.capacity for member in wrong), sum(member.told or 0.0 for member in wrong)
+        did = sum(member.did for member in wrong)
+        could = sum(member.did * (member.told or 0.0) / member.capacity for member in wrong)
         who = f"{len(wrong)} member{'s' if len(wrong) != 1 else ''}"
-        text += (
-            f"; {who} fell behind at {number(able)} of the {number(told)} busy seconds/s that they were taken to give"
-        )
+        text += f"; {who} fell behind and did {number(did)} of the {number(could)} records/s that were expected"
         text += ", so what was seen counts"
     able, error = sum(member.capacity for member in view.estimate.members.values()), view.estimate.capacity_error
     if error > CAPACITY_ERROR_TOLD * able:

@@ -33,7 +33,7 @@ from .need import STAY, Need, explain, misfit, needed, number, pool_of
 from .policy import View
 from .postponement import ANSWERS, answers_left, wait_permitted_seconds, wait_seconds
 from .present import PresentPlacement, load_factor
-from .stabilization import Stabilization, is_reversal, remaining_window, reversed_down
+from .stabilization import Stabilization, given_behind, is_reversal, remaining_window, reversed_down
 
 __all__ = ["Objective", "ObjectiveState"]
 
@@ -260,6 +260,16 @@ def _fewer(view: View, state: Stabilization, wanted: int, smaller: int, text: st
         sizing = Sizing(
             replicas=wanted,
             reason=Reason.STABILIZING,
+            text=f"{text}; {most} {why}",
+            rejected=(RejectedPlan(replicas=most, reason=why),),
+        )
+        return sizing, structs.replace(state, fit_since=since, fit_replicas=most)
+    given = given_behind(view, seconds)
+    if view.capacity(most) < given:
+        why = f"would do, but the members gave {number(given)} busy seconds/s lately, and more came than they did"
+        sizing = Sizing(
+            replicas=wanted,
+            reason=Reason.FITS,
             text=f"{text}; {most} {why}",
             rejected=(RejectedPlan(replicas=most, reason=why),),
         )

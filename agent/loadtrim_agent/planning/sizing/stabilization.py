@@ -19,12 +19,13 @@ import math
 from msgspec import field, structs
 
 from ..forecast import dispersion_of, reach_seconds
+from ..history import busy_behind
 from ..policy_state import StatePart
 from ..settling import DEAR_OBJECTIVES
 from .marginal_benefit import DOWN_MARGIN
 from .policy import View
 
-__all__ = ["Stabilization", "is_reversal", "remaining_window", "reversed_down", "window", "window_min"]
+__all__ = ["Stabilization", "given_behind", "is_reversal", "remaining_window", "reversed_down", "window", "window_min"]
 
 WINDOW_SECONDS = 2.0
 WINDOW_UNSEEN = 2.0
@@ -125,6 +126,15 @@ def remaining_window(view: View, state: Stabilization) -> float:
     if seconds > window_min(view) or view.forecast.slope >= 0.0:
         return seconds
     return seconds * max(0.0, 1.0 - view.forecast.window_seconds / falling)
+
+
+def given_behind(view: View, seconds: float) -> float:
+    """Return the work per second that members gave in a window of so long, where more came than they did; 0: they kept
+    up. Fewer cannot do it, whatever a record is taken to cost."""
+    busy = busy_behind(view.estimate.past, max(seconds, WINDOW_SECONDS))
+    members = view.estimate.members.values()
+    able = sum(member.capacity for member in members)
+    return busy * able / sum(member.capacity / member.speed for member in members) if busy > 0.0 else 0.0
 
 
 def is_reversal(view: View, state: Stabilization) -> bool:
