@@ -53,6 +53,7 @@ _CAUSES = {
     "serial": "a partition too large for one member",
     "replica": "a replica on its way",
     "startup": "a replica on its way",
+    "unasked": "fewer replicas than are wanted",
     "forecast": "more load than forecast",
     "placement": "partitions badly placed",
     "blocked": "blocked for reasons other than load",

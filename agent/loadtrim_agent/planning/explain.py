@@ -136,16 +136,27 @@ def with_silent(why: NotReady, observation: Observation, group: GroupState) -> N
     return structs.replace(why, text=f"{why.text}; {blind(dict(observation.stale), observation.left_out, group)}")
 
 
-def attribute(estimate: Estimate, placement: Placement, actual: int, wanted: int) -> dict[str, int]:
+def attribute(
+    estimate: Estimate, placement: Placement, actual: int, wanted: int, *, asks: bool = True
+) -> dict[str, int]:
     """Late records by cause.
 
     What members call *queued* waited because the capacity was not in the right place: a replica is on its way
-    (``startup``), whole partitions do not fit better (``placement``), or more came than was expected (``forecast``).
+    (``startup``), nobody is asked for the replicas that are wanted (``unasked``), whole partitions do not fit better
+    (``placement``), or more came than was expected (``forecast``).
+
+    Args:
+        estimate: of the group.
+        placement: of its partitions.
+        actual: replicas that are there.
+        wanted: replicas that are wanted.
+        asks: the orchestrator is asked for what is wanted.
     """
     result: dict[str, int] = {}
+    fewer = "startup" if asks else "unasked"
     for cause, count in sorted(estimate.late_records.items()):
         named = cause
         if cause == QUEUED:
-            named = "startup" if wanted > actual else "placement" if placement.misfits else "forecast"
+            named = fewer if wanted > actual else "placement" if placement.misfits else "forecast"
         result[named] = result.get(named, 0) + count
     return result

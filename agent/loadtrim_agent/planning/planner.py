@@ -406,7 +406,7 @@ class Planner:
             members_opened=placement.opened,
             members_bound=placement.bound,
             rejected=sizing.rejected,
-            late=attribute(measured.estimate, placement, actual, sizing.replicas),
+            late=attribute(measured.estimate, placement, actual, sizing.replicas, asks=self._config.asks),
         )
 
     def _record(self, now: float, group: GroupState, measured: _Measured | None) -> DecisionRecord:

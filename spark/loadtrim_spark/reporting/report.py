@@ -23,6 +23,7 @@ HOURS_SHOWN = 5
 TEMPLATE = "page.html.j2"
 CAUSES = {
     "startup": "replica on its way",
+    "unasked": "fewer replicas than were wanted",
     "forecast": "more came than was forecast",
     "placement": "partitions lay badly",
     "queued": "waited for other partitions",

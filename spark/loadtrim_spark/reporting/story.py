@@ -27,7 +27,7 @@ INTERVALS_SECONDS = (60, 300, 900, 3600, 10_800, 86_400)
 DECISION_SECONDS_MAX = 30.0
 """A decision counts for the time until the next one, at most this: later nobody knows how many there were."""
 QUEUED = "queued"
-REASONS = ("startup", "placement", "forecast")
+REASONS = ("startup", "unasked", "placement", "forecast")
 """Why records waited, as leaders say; see ``loadtrim_agent.planning.explain.attribute``."""
 GROUPS_MAX = 20
 """On one page, the busiest first."""

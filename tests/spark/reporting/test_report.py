@@ -97,6 +97,7 @@ def test_counts_that_nobody_measured_do_not_end_the_page(spark: SparkSession) ->
     ("members", "leaders", "found"),
     [
         ({"queued": 8, "serial": 2}, {"startup": 3, "placement": 1}, {"startup": 6, "placement": 2, "serial": 2}),
+        ({"queued": 8}, {"unasked": 3, "placement": 1}, {"unasked": 6, "placement": 2}),
         ({"queued": 7}, {"startup": 1, "placement": 1, "forecast": 1}, {"startup": 2, "placement": 2, "forecast": 3}),
         ({"queued": 5, "blocked": 1}, {}, {"queued": 5, "blocked": 1}),
         ({"serial": 1}, {"startup": 9}, {"serial": 1}),

@@ -88,6 +88,7 @@ def test_how_few_could_do_counts_replicas_where_instances_have_several_members()
 def test_late_records_by_cause() -> None:
     seen = replace(ESTIMATE, late_records={"queued": 5, "blocked": 2, "handoff": 1})
     assert attribute(seen, NOWHERE, 2, 3) == {"startup": 5, "blocked": 2, "handoff": 1}
+    assert attribute(seen, NOWHERE, 2, 3, asks=False) == {"unasked": 5, "blocked": 2, "handoff": 1}
     misfits = replace(NOWHERE, owners={Partition("t", 0): "a"}, misfits=("a",))
     assert attribute(seen, misfits, 2, 2)["placement"] == 5
     assert attribute(seen, NOWHERE, 2, 2)["forecast"] == 5

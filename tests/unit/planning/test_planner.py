@@ -697,6 +697,19 @@ def test_late_records_are_said_once_with_their_cause() -> None:
     assert group.decide().late == {}
 
 
+@pytest.mark.parametrize(
+    ("changes", "cause"), [({}, "startup"), ({"mode": "shadow"}, "unasked"), ({"can_scale": False}, "unasked")]
+)
+def test_late_records_are_no_replicas_on_their_way_where_nobody_is_asked_for_any(
+    changes: dict[str, object], cause: str
+) -> None:
+    group = fleet(even(8, 300.0), members=1, **changes)
+    group.reported = {"late": {"queued": 3}}
+    decision = group.run(10)
+    assert decision.replicas_wanted > decision.replicas_actual
+    assert decision.late == {cause: 3}
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="objective"):
         make_planner(structs.replace(CONFIG, policy="objektive"))
