@@ -24,7 +24,7 @@ from .bucket_sums import BucketSums
 from .chance import Blocks, chance_share
 from .falling_behind import GONE, Flow, MemberFlow, flow_of
 from .history import RecentSeconds
-from .left_out import BUCKET_SECONDS, left_out_slots
+from .left_out import BUCKET_SECONDS, SLOTS_SECONDS, left_out_slots
 from .newcomer import Newcomer
 from .shape import shape_of
 from .values import GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
@@ -34,8 +34,6 @@ __all__ = ["BUCKET_SECONDS", "FAST_SECONDS", "Average", "History"]
 KEEP_SECONDS = 300.0
 """How long members that are gone are remembered, and what is not told any more. Derived: as much as a new leader reads
 (``REPLAY_SECONDS``), so that it knows what the old one knew."""
-SLOTS_SECONDS = 180.0
-"""How long slots are remembered: what the stages look at, and what comes late."""
 FILLED_SECONDS_MAX = 60.0
 """Longest time after the newest slot for which a member that is gone is taken to have gone on. Chosen."""
 PRUNE_SLOTS = 100

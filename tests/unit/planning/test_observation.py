@@ -459,6 +459,17 @@ def test_a_member_whose_slots_are_left_out_is_not_heard(part: dict[str, float], 
     assert (seen(history, 6.1, both).silent, seen(history, 6.1, both).left_out) == (frozenset(), {})
 
 
+def test_a_member_whose_slots_are_forgotten_hides_nobody_s() -> None:
+    """It told of the time five minutes ago, so nothing was left of what the other one told, and no plan was made."""
+    history = History(CONFIG)
+    feed(history, 5)
+    for second in range(5):
+        history.observe(report("b", second, slots_start=T + second - 300.0), T + second + 1)
+    now = seen(history, 5.1, group("a", "b", owners={0: "a", 1: "b"}))
+    assert len(now.slots) == 50
+    assert now.left_out == {"b": "slot_time"}
+
+
 def test_a_report_of_long_ago_among_others_silences_nobody() -> None:
     history = History(CONFIG)
     feed(history, 5)
