@@ -32,7 +32,7 @@ CONTRADICTED_SHARE = 0.8
 that waits between its records takes some of a whole one."""
 SECONDS_MIN = 4.0
 """Shortest time that is looked at, or the objective where that is longer: a load that jumps fills a member's hands for
-about as long. Chosen."""
+about as long. All that is remembered is enough, however long the objective is. Chosen."""
 RECENT = 4
 """Reports in which more may have been done. Chosen: about as long."""
 FLOWS_MAX = 256
@@ -138,10 +138,11 @@ class MemberFlow:
     def _behind(self) -> Given | None:
         """Return what it gives, where more comes; None: no more than by chance."""
         arrived, done, given, seconds = 0, 0, 0.0, 0.0
-        for flow in reversed(self._flows):
+        for number, flow in enumerate(reversed(self._flows), 1):
             arrived, done, seconds = arrived + flow.arrived, done + flow.done, seconds + flow.seconds
             given += flow.done * (flow.cost or 0.0)
-            if seconds < max(SECONDS_MIN, self._objective_seconds) or arrived - done <= GROWTH_SDS * math.sqrt(arrived):
+            short = seconds < max(SECONDS_MIN, self._objective_seconds) and number < FLOWS_MAX
+            if short or arrived - done <= GROWTH_SDS * math.sqrt(arrived):
                 continue  # slow growth shows in longer times
             return Given(given / seconds, done / seconds) if given else None
         return None

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.falling_behind import Flow, MemberFlow, flow_of
+from loadtrim_agent.planning.falling_behind import FLOWS_MAX, Flow, MemberFlow, flow_of
 from loadtrim_agent.planning.observation import History
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import PlanConfig
@@ -44,6 +44,12 @@ def test_sixty_arrive_and_forty_are_done() -> None:
 def test_a_long_objective_takes_its_time() -> None:
     assert fed(60, 40, 40, objective_seconds=20.0).busy_seconds is None, "no more stands than it does within it"
     assert fed(60, 40, 60, objective_seconds=20.0).busy_seconds == pytest.approx(4.0)
+
+
+def test_an_objective_above_what_is_remembered_is_not_waited_for() -> None:
+    """256 reports are. After 600 s more stands than is done in 300 s."""
+    assert fed(60, 40, 600 + FLOWS_MAX - 1, objective_seconds=300.0).busy_seconds is None
+    assert fed(60, 40, 600 + FLOWS_MAX, objective_seconds=300.0).busy_seconds == pytest.approx(4.0)
 
 
 def test_slow_growth_shows_in_longer_times() -> None:
