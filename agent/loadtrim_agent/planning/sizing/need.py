@@ -51,6 +51,8 @@ BENEFIT_REACH = 3
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """How many replicas a load asks for, and what binds."""
 
+    level: float
+    """The load, work per second."""
     replicas: int
     pool: int
     """What the work alone asks for, without looking at partitions."""
@@ -82,6 +84,7 @@ def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0, ben
     factor = level / total if total > 0 else 0.0
     replicas, late = divided(view, pool, factor, benefit)
     return Need(
+        level=level,
         replicas=replicas,
         pool=pool,
         required=required,
@@ -230,7 +233,8 @@ def explain(view: View, need: Need) -> str:
         text += f"; to do a burst within {within} takes {number(need.required)}"
     else:
         text += f"; to do what comes in {need.tau_seconds:g} s within {within} takes {number(need.required)}"
-    level, permitted = max(ahead.level, 1e-9), 1.0 - view.config.sla_share
+    # What is late is late of the load that this is made for, which may be one that is expected.
+    level, permitted = max(need.level, 1e-9), 1.0 - view.config.sla_share
     if need.replicas > need.pool:
         text += f"; with {need.pool} about {_percent(need.late_pool / level)} would be late, because whole partitions "
         text += f"divide badly, and the share permits {_percent(permitted)} over time"

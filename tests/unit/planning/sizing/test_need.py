@@ -7,7 +7,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from loadtrim_agent.planning.placement.problem import Item
-from loadtrim_agent.planning.sizing.need import pool_of
+from loadtrim_agent.planning.sizing.need import explain, needed, pool_of
 from loadtrim_agent.planning.sizing.policy import View
 from loadtrim_agent.planning.values import PlanConfig
 from unit.planning.sizing.test_policy import entry, view
@@ -49,6 +49,19 @@ def test_its_owner_works_off_what_it_has_time_for() -> None:
     """Of a partition that comes in bursts too large for one member, and not all the time."""
     assert pool(overdue(0.5, 15, late=0.0)) == 2
     assert pool(overdue(0.5, 15, late=1_000.0)) == pool(overdue(0.5, 15, late=100_000.0)) == 3
+
+
+def said_late(work: float, expected: float) -> str:
+    """Return how much is told to be late of seven partitions that have so much work together."""
+    seen = view(tuple(entry(number, work / 7.0 * PER_MEMBER) for number in range(7)), 2, ahead=expected)
+    said = explain(seen, needed(seen, expected))
+    assert "would be late, because whole partitions divide badly" in said
+    return said.partition(" would be late")[0].rpartition("about ")[2]
+
+
+def test_what_is_late_is_told_of_the_load_that_is_expected() -> None:
+    """1.0 becomes 1.85, of which each of two members would have four of seven partitions: all that comes, it said."""
+    assert said_late(1.0, expected=1.85) == said_late(1.85, expected=1.85) == "57.1 %"
 
 
 @pytest.mark.slow
