@@ -1,13 +1,18 @@
 """Ineffective scaling: replicas that brought no throughput are not asked for again for some time.
 
-It is judged only where the group was saturated before and after: then something else is the bottleneck. The time is 5
-minutes, doubling up to an hour; as many replicas as there were then still are asked for.
+It is judged only where the group was saturated before and after: then something else is the bottleneck. Records are
+counted over the time for which the group was saturated before the replicas were there, and since then. Few records tell
+little. So replicas are found to be of no use only where less is done than if each did its part, and by more than
+chance. The time is 5 minutes, doubling up to an hour; as many replicas as there were then still are asked for.
 """
 
 from __future__ import annotations
 
+import math
+
 from msgspec import field, structs
 
+from ..falling_behind import GROWTH_SDS
 from ..policy_state import DIGITS, StatePart
 from .policy import View
 
@@ -19,19 +24,24 @@ EFFECT_SHARE = 0.3
 """Of the throughput that new replicas should add: with less than this they were ineffective. Chosen."""
 SECONDS = 300.0
 SECONDS_MAX = 3600.0
-THROUGHPUT_WEIGHT = 0.3
-"""Weight of the newest throughput in the smoothed one. Chosen."""
+WHOLE_RECORDS = 1.0 / 6.0
+"""Variance of a member's count for the records that it has in hand at the beginning and at the end. Derived: each is
+done to a part that is anything between 0 and 1 alike."""
 
 
 class ScalingEffect(StatePart, frozen=True, kw_only=True):
     """What is remembered to judge whether replicas helped."""
 
-    done_rate: float | None = None
-    """Records done per second, smoothed."""
+    full_since: float | None = None
+    """Since when the group has been saturated, with as many replicas as there are; None: it is not."""
+    full_replicas: int | None = None
+    """How many those are."""
     up_from: int | None = None
     """Replicas before an up of a saturated group; None: no effect is to be judged."""
     up_rate: float | None = None
-    """``done_rate`` before it."""
+    """Records that they did, per second."""
+    up_seconds: float | None = None
+    """For so long that was counted."""
     up_there_at: float | None = None
     """When every member owned something after it; None: not yet."""
     ineffective_until: float | None = field(name="futile_until", default=None)
@@ -44,54 +54,105 @@ class ScalingEffect(StatePart, frozen=True, kw_only=True):
 
 def before_up(view: View, state: ScalingEffect) -> ScalingEffect:
     """Return the state with what has to be known to judge later whether the replicas helped."""
-    estimate = view.estimate
-    saturated = estimate.backlog + estimate.late >= view.config.sla_seconds * view.capacity(view.replicas)
-    if not saturated:
+    if not _is_saturated(view):
         return _judged(state)
-    rate = estimate.throughput if state.done_rate is None else state.done_rate
-    return structs.replace(state, up_from=view.replicas, up_rate=rate, up_there_at=None)
+    if state.up_from is not None and view.replicas > state.up_from:
+        return structs.replace(state, up_there_at=None)  # judged together with those that are not judged yet
+    return _before(view, structs.replace(state, up_from=view.replicas, up_there_at=None))
+
+
+def _is_saturated(view: View) -> bool:
+    return view.estimate.backlog + view.estimate.late >= view.config.sla_seconds * view.capacity(view.replicas)
 
 
 def _judged(state: ScalingEffect) -> ScalingEffect:
-    return structs.replace(state, up_from=None, up_rate=None, up_there_at=None)
+    return structs.replace(state, up_from=None, up_rate=None, up_seconds=None, up_there_at=None)
+
+
+def _full(view: View, state: ScalingEffect) -> ScalingEffect:
+    """Return the state with the time since when the group is saturated, and has as many replicas.
+
+    What is counted after an up begins anew as well: some that were asked for may have come later than others.
+    """
+    if not _is_saturated(view):
+        return structs.replace(state, full_since=None, full_replicas=None)
+    if state.full_since is not None and state.full_replicas == view.replicas:
+        return state
+    return structs.replace(state, full_since=view.now, full_replicas=view.replicas, up_there_at=None)
+
+
+def _before(view: View, state: ScalingEffect) -> ScalingEffect:
+    """Return the state with what is done while the replicas that were asked for are not there.
+
+    Counted since the group is saturated, and some seconds at least: less that was done before makes no replica useless.
+    """
+    since = view.now - SETTLE_SECONDS
+    records, seconds = _counted(view, since if state.full_since is None else min(state.full_since, since))
+    rate = round(records / seconds, DIGITS) if seconds > 0.0 else 0.0
+    return structs.replace(state, up_rate=rate, up_seconds=seconds)
+
+
+def _counted(view: View, since: float) -> tuple[int, float]:
+    """Return the records that were done since then, as far as is remembered, and in how many seconds."""
+    past = [second for second in view.estimate.past if second.at > int(since)]
+    return sum(second.done for second in past), past[-1].at - past[0].at + 1.0 if past else 0.0
 
 
 def watch(view: View, state: ScalingEffect) -> tuple[ScalingEffect, int]:
     """Judge the last up, when it is time to.
 
     Only where the group was saturated before and after, and every member has something to do: under other protocols
-    than ours it takes seconds until a new one is given a partition.
+    than ours it takes seconds until a new one is given a partition. What chance may explain is counted for as long as
+    before the up; that it is not known then ends it.
 
     Returns:
         The state, and how many replicas there were when the last of them brought no throughput; 0: none such is known.
     """
-    done = view.estimate.throughput
-    smoothed = (1.0 - THROUGHPUT_WEIGHT) * (done if state.done_rate is None else state.done_rate)
-    done_rate = round(smoothed + THROUGHPUT_WEIGHT * done, DIGITS)
-    state = structs.replace(state, done_rate=done_rate)
+    state = _full(view, state)
     if view.now < (state.ineffective_until or 0.0):
         # A leader of an older version has left the time alone.
         return state, view.replicas if state.ineffective_replicas is None else state.ineffective_replicas
-    start, rate = state.up_from, state.up_rate or 0.0
-    if start is None or view.replicas <= start:
+    start = state.up_from
+    if start is None:
         return state, 0
+    if view.replicas <= start:
+        return _before(view, state), 0
     if state.up_there_at is None and _all_own(view):
         state = structs.replace(state, up_there_at=view.now)
     if state.up_there_at is None or view.now - state.up_there_at < SETTLE_SECONDS:
         return state, 0
-    state = _judged(state)
-    backlog = view.estimate.backlog + view.estimate.late
-    should = rate * (1.0 + EFFECT_SHARE * (view.replicas / start - 1.0)) if start else 0.0
-    if backlog < view.config.sla_seconds * view.capacity(view.replicas) or done_rate >= should:
-        return structs.replace(state, ineffective_seconds=None), 0
+    records, seconds = _counted(view, state.up_there_at)
+    before, more = (state.up_rate or 0.0) * seconds, view.replicas / start
+    if not _is_saturated(view) or records >= before * (1.0 + EFFECT_SHARE * (more - 1.0)):
+        return structs.replace(_judged(state), ineffective_seconds=None), 0
+    if before * more - records <= GROWTH_SDS * _error(view, state, start, seconds):
+        return (_judged(state) if seconds >= (state.up_seconds or 0.0) else state), 0
+    return _found(view, _judged(state)), view.replicas
+
+
+def _error(view: View, state: ScalingEffect, start: int, seconds: float) -> float:
+    """Return the standard error of the records that are missing after so long, where each replica does its part.
+
+    What a full member does in a time varies by the variance of a record's cost over the square of its mean (renewal
+    theory), and by whole records.
+    """
+    estimate, before = view.estimate, state.up_seconds or 1.0
+    varies = max(0.0, (estimate.grain + estimate.dispersion) / estimate.cost - 1.0) if estimate.cost > 0.0 else 0.0
+    rate, more, whole = state.up_rate or 0.0, view.replicas / start, WHOLE_RECORDS * view.members_per_replica
+    now = varies * rate * more * seconds + whole * view.replicas
+    then = varies * rate * before + whole * start
+    return math.sqrt(now + then * (more * seconds / before) ** 2)
+
+
+def _found(view: View, state: ScalingEffect) -> ScalingEffect:
+    """Return the state in which no more replicas than there are are asked for, for longer each time."""
     seconds = SECONDS if state.ineffective_seconds is None else state.ineffective_seconds
-    state = structs.replace(
+    return structs.replace(
         state,
         ineffective_until=view.now + seconds,
         ineffective_seconds=min(2.0 * seconds, SECONDS_MAX),
         ineffective_replicas=view.replicas,
     )
-    return state, view.replicas
 
 
 def _all_own(view: View) -> bool:

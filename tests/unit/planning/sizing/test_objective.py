@@ -18,6 +18,7 @@ from loadtrim_agent.planning.sizing.need import CHANCE, explain, needed
 from loadtrim_agent.planning.sizing.present import PresentPlacement
 from loadtrim_agent.planning.values import TAUS_SECONDS, ArrivalCurve, Estimate, PlanConfig, Sizing
 from unit.planning.sizing.test_policy import CONFIG, answer_of, entry, memory_of, view
+from unit.planning.sizing.test_policy import seconds as seconds_of
 
 PER_MEMBER = 200.0
 """Records/s of 5 ms that one member can do."""
@@ -40,6 +41,8 @@ class Run:
         items = tuple(
             entry(number, members_worth * PER_MEMBER / 20, owner=f"m{number % owners}") for number in range(20)
         )
+        if "throughput" in more:
+            more.setdefault("past", seconds_of(self.now, done=more["throughput"]))
         given = view(items, self.replicas, now=self.now, **(self.more | more))
         self.last = answer_of(make_policy("objective"), given, self.memory)
         self.memory = memory_of(self.last)
