@@ -30,6 +30,7 @@ __all__ = [
     "Problem",
     "expected_by",
     "limits_of",
+    "objective_of",
     "windows_of",
 ]
 
@@ -37,6 +38,9 @@ RATE_LIMIT = 1.0
 """Share of a member's capacity that the mean rate of its own partitions may take."""
 WINDOW_MIN_SHARE = 0.25
 """Of the objective: what is left of it after the overhead, at least, where the overhead eats it up."""
+CHEAP_SDS = 3.09
+"""Records that cost so many standard deviations less than the mean are no reason for a replica: of a thousand one.
+Chosen: as the share that is asked for where none is set."""
 WINDOWS = len(TAUS_SECONDS)
 NO_CURVE = (0.0,) * WINDOWS
 """Of an item whose windows were not measured."""
@@ -211,10 +215,22 @@ def windows_of(objective_seconds: float, overhead_seconds: float) -> tuple[float
     return tuple([tau + spare for tau in TAUS_SECONDS])
 
 
+def objective_of(estimate: Estimate, config: PlanConfig) -> float:
+    """Return the objective that replicas can keep, seconds.
+
+    Where a record takes longer than the objective, none is done within it, however many members there are. Then they
+    have to keep up, and what waits is worked off within the time that is set for late work.
+    """
+    variance = estimate.cost * max(0.0, estimate.grain + estimate.dispersion - estimate.cost)
+    fastest = max((member.speed for member in estimate.members.values()), default=1.0)
+    least = (estimate.cost - CHEAP_SDS * math.sqrt(variance)) / fastest
+    return config.sla_seconds if least < config.sla_seconds else max(config.sla_seconds, config.catchup_seconds)
+
+
 def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) -> Limits:
     """Return what a member of this group must do within its objective."""
     return Limits(
-        objective_seconds=config.sla_seconds,
+        objective_seconds=objective_of(estimate, config),
         overhead_seconds=estimate.overhead_seconds,
         z=config.z,
         correlation=estimate.correlation,
@@ -226,7 +242,7 @@ def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) 
 
 def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limits:
     """The same to expect lateness by: to expect is not to keep free, what is judged is W, less the record in hand."""
-    dispersion = dispersion_of(estimate, config.sla_seconds)
+    dispersion = dispersion_of(estimate, limits.objective_seconds)
     record = estimate.cost + estimate.dispersion
     # However even the whole comes, which partition a record is in is chance, unless they are seen to be dealt out.
     apart = max(dispersion, estimate.chance_share * estimate.cost + estimate.dispersion)

@@ -17,7 +17,7 @@ import msgspec
 
 from ..explain import format_list
 from ..forecast import dispersion_of
-from ..placement.problem import WINDOW_MIN_SHARE, Item, windows_of
+from ..placement.problem import WINDOW_MIN_SHARE, Item, objective_of, windows_of
 from ..queueing import capacity_in_time
 from ..values import TAUS_SECONDS, PartitionEstimate
 from .policy import View
@@ -111,6 +111,7 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
     total = view.columns.total
     factor = level / total if total > 0 else 1.0
     fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
+    objective = objective_of(estimate, config)
     slowly = max(BACKLOG_SECONDS, BACKLOG_OBJECTIVES * config.sla_seconds)
     stuck = [
         _Stuck.of(item, estimate.partitions[item.partition], fastest - item.work * factor) for item in unsplittable
@@ -120,18 +121,18 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
     beyond = sum(max(0.0, item.work * factor - fastest) for item in unsplittable)
     rate -= beyond
     best, binding = rate / RATE_SHARE, None
-    windows = windows_of(config.sla_seconds, estimate.overhead_seconds)
+    windows = windows_of(objective, estimate.overhead_seconds)
     for index, (tau, window) in enumerate(zip(TAUS_SECONDS, windows, strict=True)):
         mean, stddev = level * estimate.curve.mean[index], level * estimate.curve.stddev[index]
         work = estimate.backlog + mean + config.z * math.sqrt(stddev * stddev + mean * estimate.dispersion)
         # What exceeds one member in a single partition is late whatever the number of members: not to be answered.
-        able = fastest * (tau + config.sla_seconds)
+        able = fastest * (tau + objective)
         work -= sum(max(0.0, item.persistent_backlog + item.mean[index] * factor - able) for item in unsplittable)
         if work / window > best:
             best, binding = work / window, tau
-    seconds = config.sla_seconds - _in_hand(view)
+    seconds = objective - _in_hand(view)
     able_level = max(0.0, level - beyond)
-    queue = capacity_in_time(able_level, dispersion_of(estimate, config.sla_seconds), seconds, 1.0 - config.sla_share)
+    queue = capacity_in_time(able_level, dispersion_of(estimate, objective), seconds, 1.0 - config.sla_share)
     return (queue, CHANCE) if queue > best else (best, binding)
 
 
@@ -177,7 +178,9 @@ def _catching_up(view: View, level: float, stuck: Sequence[_Stuck]) -> float:
     def late(seconds: float) -> float:
         return max(0.0, estimate.late - sum(each.beyond(each.late, seconds) for each in stuck))
 
-    return max(late(config.catchup_seconds) / config.catchup_seconds, min(late(soon) / soon, level))
+    least = late(config.catchup_seconds) / config.catchup_seconds
+    # Where none is in time whatever is done, nothing behind late work is made late by it.
+    return least if objective_of(estimate, config) > config.sla_seconds else max(least, min(late(soon) / soon, level))
 
 
 def divided(view: View, pool: int, factor: float, benefit: float) -> tuple[int, float]:
@@ -218,30 +221,27 @@ def misfit(view: View, need: Need, replicas: int) -> str:
 def explain(view: View, need: Need) -> str:
     """What comes, what it takes, and what replicas cannot help."""
     ahead, objective = view.forecast, view.config.sla_seconds
-    within, in_hand = f"{objective:g} s", _in_hand(view)
-    if in_hand > IN_HAND_TOLD * objective:
-        within += f", of which a record is in hand for {in_hand:.2g} s,"
+    in_time = objective_of(view.estimate, view.config) == objective
     text = f"{number(ahead.level)} busy seconds/s arrive"
     if ahead.ahead > ahead.level * 1.005:
         text += f", {number(ahead.ahead)} expected in {ahead.horizon_seconds:.1f} s"
         text += " by the baseline" if ahead.source == "baseline" else ""
-    if need.tau_seconds is None:
-        text += f"; to keep up takes {number(need.required)}"
-    elif need.tau_seconds == CHANCE:
-        text += f"; to do what comes together by chance within {within} takes {number(need.required)}"
-    elif need.tau_seconds == 0:
-        text += f"; to do a burst within {within} takes {number(need.required)}"
-    else:
-        text += f"; to do what comes in {need.tau_seconds:g} s within {within} takes {number(need.required)}"
+    text += f"; {_aim(view, need) if in_time else 'to keep up'} takes {number(need.required)}"
+    if not in_time:
+        text += (
+            f"; a record takes {view.estimate.cost:.2g} s, so none is done within {objective:g} s, whatever is there"
+        )
     # What is late is late of the load that this is made for, which may be one that is expected.
-    level, permitted = max(need.level, 1e-9), 1.0 - view.config.sla_share
+    level, permitted, late = max(need.level, 1e-9), 1.0 - view.config.sla_share, "late" if in_time else "left behind"
     if need.replicas > need.pool:
-        text += f"; with {need.pool} about {_percent(need.late_pool / level)} would be late, because whole partitions "
+        text += (
+            f"; with {need.pool} about {_percent(need.late_pool / level)} would be {late}, because whole partitions "
+        )
         text += f"divide badly, and the share permits {_percent(permitted)} over time"
     if need.at_max:
         text += f"; no more than {view.replicas_max} are allowed or have a partition"
     elif need.late > permitted * level and not view.estimate.slicing:
-        text += f"; about {_percent(need.late / level)} will be late, because whole partitions divide badly"
+        text += f"; about {_percent(need.late / level)} will be {late}, because whole partitions divide badly"
     if wrong := [member for member in view.estimate.members.values() if member.told is not None]:
         did = sum(member.did for member in wrong)
         could = sum(member.did * (member.told or 0.0) / member.capacity for member in wrong)
@@ -252,9 +252,24 @@ def explain(view: View, need: Need) -> str:
     if error > CAPACITY_ERROR_TOLD * able:
         text += f"; what the members can give, {number(able)}, may well be {_percent(error / able)} less"
     unsplittable = [str(item.partition) for item in view.columns.unsplittable]
-    if unsplittable:
+    if unsplittable and in_time:
         text += f"; too large for one member, so replicas cannot help: {format_list(unsplittable)}"
     return text
+
+
+def _aim(view: View, need: Need) -> str:
+    """Return what binds, in words: "to do a burst within 0.5 s"."""
+    objective, in_hand = view.config.sla_seconds, view.estimate.in_hand_seconds
+    within = f"{objective:g} s"
+    if in_hand > IN_HAND_TOLD * objective:
+        within += f", of which a record is in hand for {in_hand:.2g} s,"
+    if need.tau_seconds is None:
+        return "to keep up"
+    if need.tau_seconds == CHANCE:
+        return f"to do what comes together by chance within {within}"
+    if need.tau_seconds == 0:
+        return f"to do a burst within {within}"
+    return f"to do what comes in {need.tau_seconds:g} s within {within}"
 
 
 def _percent(share: float) -> str:

@@ -97,11 +97,36 @@ def test_what_a_record_is_in_hand_for_is_not_left_for_the_queue() -> None:
     assert need.required > alone.required + 0.1
 
 
-def test_a_record_that_takes_longer_than_the_objective_is_sized_for_a_quarter_of_it() -> None:
-    """It was a square root of less than nothing."""
+def test_where_the_mean_record_takes_longer_than_the_objective_the_others_have_a_quarter_of_it() -> None:
+    """It was a square root of less than nothing. Of costs that vary by as much as their mean some are in time."""
     given = view((entry(0, 0.1 * PER_MEMBER),), 1)
-    long = replace(given, estimate=dear(given.estimate, 9.0))
-    assert share_late(0.1, 9.0, needed(long, 0.1).required, 0.125) == pytest.approx(0.001, rel=1e-4)
+    estimate = replace(dear(given.estimate, 9.0), grain=9.0, dispersion=9.0)
+    required = needed(replace(given, estimate=estimate), 0.1).required
+    assert share_late(0.1, 18.0, required, 0.125) == pytest.approx(0.001, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("cost", "dispersion", "keeps_up"), [(0.6, 0.0, True), (0.6, 0.6, False), (0.6, 0.001, True), (0.49, 0.0, False)]
+)
+def test_where_every_record_takes_longer_than_the_objective_replicas_only_keep_up(
+    cost: float, dispersion: float, keeps_up: bool
+) -> None:
+    """None was in time with any number, and one replica after the other was asked for, up to one a partition."""
+    items = tuple(entry(number, 0.1 * PER_MEMBER) for number in range(20))
+    given = view(items, 3, late=1.0)
+    seen = replace(dear(given.estimate, cost), grain=cost, dispersion=dispersion, late=1.0)
+    long = replace(given, estimate=seen)
+    need = needed(long, 2.0)
+    assert (need.pool == 3) is keeps_up
+    said = "to keep up takes 2.0; a record takes 0.6 s, so none is done within 0.5 s, whatever is there"
+    assert (said in explain(long, need)) is keeps_up
+
+
+def test_what_a_record_is_in_hand_for_is_told_as_it_is() -> None:
+    """It was told as half of the objective, which is the most that is kept free for it."""
+    given = view((entry(0, 0.1 * PER_MEMBER),), 1)
+    long = replace(given, estimate=replace(dear(given.estimate, 0.4), overhead_seconds=0.25))
+    assert "within 0.5 s, of which a record is in hand for 0.4 s, takes" in explain(long, needed(long, 0.1))
 
 
 @pytest.mark.parametrize(("objective_seconds", "replicas"), [(0.5, 3), (10.0, 2), (100.0, 2)])
