@@ -228,9 +228,8 @@ def explain(view: View, need: Need) -> str:
         text += " by the baseline" if ahead.source == "baseline" else ""
     text += f"; {_aim(view, need) if in_time else 'to keep up'} takes {number(need.required)}"
     if not in_time:
-        text += (
-            f"; a record takes {view.estimate.cost:.2g} s, so none is done within {objective:g} s, whatever is there"
-        )
+        takes = f"a record takes {_seconds(view.estimate.cost)} s"
+        text += f"; {takes}, so none is done within {objective:g} s, whatever is there"
     # What is late is late of the load that this is made for, which may be one that is expected.
     level, permitted, late = max(need.level, 1e-9), 1.0 - view.config.sla_share, "late" if in_time else "left behind"
     if need.replicas > need.pool:
@@ -262,7 +261,7 @@ def _aim(view: View, need: Need) -> str:
     objective, in_hand = view.config.sla_seconds, view.estimate.in_hand_seconds
     within = f"{objective:g} s"
     if in_hand > IN_HAND_TOLD * objective:
-        within += f", of which a record is in hand for {in_hand:.2g} s,"
+        within += f", of which a record is in hand for {_seconds(in_hand)} s,"
     if need.tau_seconds is None:
         return "to keep up"
     if need.tau_seconds == CHANCE:
@@ -270,6 +269,11 @@ def _aim(view: View, need: Need) -> str:
     if need.tau_seconds == 0:
         return f"to do a burst within {within}"
     return f"to do what comes in {need.tau_seconds:g} s within {within}"
+
+
+def _seconds(value: float) -> str:
+    """To two digits, and no power of ten: "0.12", "120"."""
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def _percent(share: float) -> str:

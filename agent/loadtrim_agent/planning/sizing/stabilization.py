@@ -15,6 +15,7 @@ adds nothing. Flink's ``DelayedScaleDown`` is the model of the state.
 from __future__ import annotations
 
 import math
+import statistics
 
 from msgspec import field, structs
 
@@ -104,7 +105,11 @@ def _coming(view: View, records: float) -> float:
     """Return how long it takes to know a load as well as by so many records that come by chance, at most the longest
     window. Of none nothing is waited for; what comes more evenly than by chance is known sooner.
     """
-    level = view.forecast.level
+    return _coming_at(view, records, view.forecast.level)
+
+
+def _coming_at(view: View, records: float, level: float) -> float:
+    """Return the same of another load than there is now."""
     if level <= 0.0:
         return 0.0
     apart = min(view.estimate.cost, dispersion_of(view.estimate, view.config.sla_seconds))
@@ -121,11 +126,19 @@ def window(view: View, state: Stabilization) -> float:
 
 
 def remaining_window(view: View, state: Stabilization) -> float:
-    """Return how long fewer must have been enough: without a reversal the less the longer the load has been falling."""
+    """Return how long fewer must have been enough: without a reversal the less the longer the load has been falling.
+
+    Not less than it takes to know a load, were it as large as in the mean before: of few records one or two that do not
+    come look like a fall, or like nothing at all.
+    What comes between two decisions is seen by the first one that says so.
+    """
+    series = view.estimate.series
+    before = max(view.forecast.level, statistics.fmean(series) if series else 0.0)
+    known = _coming_at(view, WINDOW_RECORDS, before) - view.config.decision_seconds
     seconds, falling = window(view, state), max(FALLING_SECONDS, FALLING_STARTUPS * view.estimate.startup_seconds)
     if seconds > window_min(view) or view.forecast.slope >= 0.0:
-        return seconds
-    return seconds * max(0.0, 1.0 - view.forecast.window_seconds / falling)
+        return max(seconds, known)
+    return max(known, seconds * max(0.0, 1.0 - view.forecast.window_seconds / falling))
 
 
 def given_behind(view: View, seconds: float) -> float:

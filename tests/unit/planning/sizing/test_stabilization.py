@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from loadtrim_agent.planning.sizing.stabilization import DECAY_SECONDS, Stabilization, is_reversal, window, window_min
+from loadtrim_agent.planning.sizing.stabilization import (
+    DECAY_SECONDS,
+    Stabilization,
+    is_reversal,
+    remaining_window,
+    window,
+    window_min,
+)
 
 NOW = 1_000.0
 
@@ -40,6 +47,21 @@ def test_few_records_are_waited_for() -> None:
     assert window_min(at(NOW, rate=0.5)) == 200.0, "a hundred of them"
     assert window_min(at(NOW, rate=0.01)) == 300.0, "for five minutes at most"
     assert window_min(at(NOW, rate=0.0)) == window_min(at(NOW)), "of none nothing is waited for"
+
+
+def of_dear_records(level: float, slope: float, window_seconds: int) -> Any:
+    """Records of 60 s. In the last two minutes 8 have come."""
+    seen = at(NOW, rate=level, series=(4.0,) * 120)
+    seen.estimate.cost = seen.estimate.grain = 60.0
+    seen.config.decision_seconds = 1.0
+    seen.forecast = SimpleNamespace(level=level * 60.0, slope=slope, window_seconds=window_seconds)
+    return seen
+
+
+def test_a_fall_of_a_few_records_shortens_no_window() -> None:
+    """It rested on one or two that did not come, and the group was made smaller at once; nothing at all had 2 s."""
+    assert remaining_window(of_dear_records(0.05, -0.01, 60), Stabilization()) > 200.0
+    assert remaining_window(of_dear_records(0.0, 0.0, 8), Stabilization()) > 200.0
 
 
 def test_records_that_come_in_turn_are_known_sooner() -> None:
