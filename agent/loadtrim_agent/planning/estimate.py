@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from operator import add, mul, sub, truediv
 
 import msgspec
-from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.pauses import in_turns, may_pause
@@ -124,8 +123,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         shape=shape,
         shapes=_shapes(observation, rates, shape.mean),
     )
-    fastest = max((member.capacity for member in members.values()), default=1.0)
-    partitions = {p: _mark_unsplittable(_partition(p, inputs), fastest, config) for p in in_turns(sorted(group.owners))}
+    partitions = {p: _partition(p, inputs) for p in in_turns(sorted(group.owners))}
     return _summed(inputs, series, grain, partitions)
 
 
@@ -569,19 +567,6 @@ def _without_own(means: Sequence[float], own: float, group: Sequence[float]) -> 
         without = mean - own
         result.append(without if without > least else least)
     return tuple(result)
-
-
-def _mark_unsplittable(entry: PartitionEstimate, fastest: float, config: PlanConfig) -> PartitionEstimate:
-    """More than one member can do in time, whoever it is: replicas cannot help."""
-    if not entry.sized or entry.work <= 0:
-        return entry
-    if entry.work <= fastest and entry.persistent_backlog + max(entry.curve.mean) <= fastest * config.sla_seconds:
-        return entry  # most are: all that comes in the longest window is done within the objective alone
-    too_large = entry.work > fastest or any(
-        entry.persistent_backlog + mean > fastest * (tau + config.sla_seconds)
-        for tau, mean in zip(TAUS_SECONDS, entry.curve.mean, strict=True)
-    )
-    return structs.replace(entry, unsplittable=True) if too_large else entry
 
 
 def _correlation(

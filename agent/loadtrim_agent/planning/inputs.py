@@ -17,7 +17,17 @@ from .placement.lateness import LongestFirst, Whole
 from .placement.problem import Bin, Item, Limits, Packer, Problem, expected_by, limits_of
 from .pods import place_in_line
 from .sizing.policy import Future, View
-from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
+from .values import (
+    TAUS_SECONDS,
+    Estimate,
+    Forecast,
+    GroupState,
+    PartitionEstimate,
+    PlanConfig,
+    Sizing,
+    Unit,
+    units_of,
+)
 
 __all__ = ["DecisionInput", "most_replicas", "problem_of", "unmeasured", "view_of"]
 
@@ -31,9 +41,9 @@ class DecisionInput(msgspec.Struct, frozen=True):
     """The members, sorted."""
 
     @classmethod
-    def of(cls, estimate: Estimate, group: GroupState) -> DecisionInput:
-        """Cost: ``O(p + m)``."""
-        return cls(Columns(_items(estimate, group)), _bins(group, estimate))
+    def of(cls, estimate: Estimate, group: GroupState, config: PlanConfig, level: float) -> DecisionInput:
+        """Return what a decision looks at; ``level``: of the forecast. Cost: ``O(p + m)``."""
+        return cls(Columns(_items(estimate, group, config, level)), _bins(group, estimate))
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -238,8 +248,12 @@ def _bins(group: GroupState, estimate: Estimate | None = None) -> tuple[Bin, ...
     )
 
 
-def _items(estimate: Estimate, group: GroupState) -> tuple[Item, ...]:
+def _items(estimate: Estimate, group: GroupState, config: PlanConfig, level: float) -> tuple[Item, ...]:
     """Partitions as the packers want them; unsized ones weigh nothing."""
+    fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
+    total = sum(entry.work for entry in estimate.partitions.values())
+    # What partitions get is what came in the last seconds. Of few records that is by chance far from what comes.
+    factor = level / total if total > 0.0 else 1.0
     return tuple(
         Item(
             partition=partition,
@@ -254,9 +268,22 @@ def _items(estimate: Estimate, group: GroupState) -> tuple[Item, ...]:
             lag_low=entry.lag_low if entry.sized else 0,
             lag_high=entry.lag_high if entry.sized else 0,
             cost=entry.cost,
-            unsplittable=entry.unsplittable,
+            unsplittable=_is_unsplittable(entry, factor, fastest, config),
             # A pause is its owner's own: it would be lost on the way.
             movable=entry.sized and partition not in group.in_flight,
         )
         for partition, entry in in_turns(sorted(estimate.partitions.items()))
+    )
+
+
+def _is_unsplittable(entry: PartitionEstimate, factor: float, fastest: float, config: PlanConfig) -> bool:
+    """Return whether so many times its load is more than one member can do in time, whoever it is."""
+    if not entry.sized or entry.work <= 0.0:
+        return False
+    waits, means = entry.persistent_backlog, entry.curve.mean
+    if entry.work * factor <= fastest and waits + max(means) * factor <= fastest * config.sla_seconds:
+        return False  # most are: all that comes in the longest window is done within the objective alone
+    return entry.work * factor > fastest or any(
+        waits + mean * factor > fastest * (tau + config.sla_seconds)
+        for tau, mean in zip(TAUS_SECONDS, means, strict=True)
     )

@@ -185,7 +185,7 @@ class Planner:
         refusal = self._refusal(measured.estimate, group, units)
         if refusal is not None and refusal.reason is not Reason.BLIND:
             return self._hold(now, group, refusal, measured)
-        inputs = DecisionInput.of(measured.estimate, group)
+        inputs = DecisionInput.of(measured.estimate, group, self._config, measured.forecast.level)
         sizing = self._size(now, group, measured, inputs)
         if refusal is not None:
             # What is seen alone asks for more, and what is not seen can only add to it.
@@ -440,7 +440,8 @@ class Planner:
         return _with(
             record,
             members={member: round(entry.utilization, 3) for member, entry in sorted(estimate.members.items())},
-            rate=round(estimate.rate, 3),
+            # As steady as the level: what came in the last seconds is by chance none where records are few.
+            rate=round(measured.forecast.level / estimate.cost if estimate.cost > 0.0 else estimate.rate, 3),
             work=round(measured.forecast.level, 4),
             forecast=round(measured.forecast.ahead, 4),
             baseline=measured.baseline,

@@ -391,8 +391,6 @@ class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sized: bool = True
     """False: paused, blocked or unknown, so kept out of sizing."""
     state: str = "running"
-    unsplittable: bool = False
-    """Its own load is more than the fastest member can take within the objective."""
 
 
 class Unknowns(msgspec.Struct, frozen=True, kw_only=True):

@@ -144,7 +144,6 @@ def test_an_even_group() -> None:
     assert (entry.rate, entry.work) == (pytest.approx(50.0), pytest.approx(0.25))
     assert entry.curve.mean[AT[1.0]] == pytest.approx(0.25, rel=0.02)
     assert seen.members["m01"].utilization == pytest.approx(0.5)
-    assert not entry.unsplittable
 
 
 def test_not_ready_says_what_is_missing() -> None:
@@ -359,19 +358,6 @@ def test_what_does_not_advance_for_other_reasons_is_kept_out(state: str) -> None
     assert seen.backlog == pytest.approx(0.0, abs=1e-6)
     assert seen.late == pytest.approx(0.0, abs=1e-6)
     assert seen.rate == pytest.approx(150.0)
-
-
-def test_a_partition_that_one_member_cannot_do_is_serial() -> None:
-    seen = made(ran(Fleet(CONFIG, lambda second: [300.0, 20.0, 20.0], members=3)))
-    assert [entry.unsplittable for entry in seen.partitions.values()] == [True, False, False]
-
-
-def test_bursts_make_a_partition_serial_that_the_rate_would_not() -> None:
-    """0.75 busy seconds at once are too much for W = 0.5 s, though 0.75 busy seconds/s are not."""
-    at_once = made(ran(Fleet(CONFIG, lambda second: [150.0, 10.0], bursts=True)))
-    assert at_once.partitions[partition(0)].unsplittable
-    smooth = made(ran(Fleet(CONFIG, lambda second: [150.0, 10.0])))
-    assert not smooth.partitions[partition(0)].unsplittable
 
 
 def test_nobodys_partitions_count_with_what_waits_in_them() -> None:

@@ -677,6 +677,16 @@ def test_every_decision_is_complete_and_readable() -> None:
     assert up.rejected[0].reason != ""
 
 
+def test_the_rate_that_is_told_is_as_steady_as_the_load() -> None:
+    """One record in four seconds: 0 records/s and half a one were told in turns, beside a steady load."""
+    group = fleet(lambda second: [float(second % 16 == 4 * number) for number in range(4)], members=1, sla_seconds=30.0)
+    group.cost = 2.0
+    group.run(100)
+    told = [entry.rate for entry in group.history[-16:]]
+    assert min(told) > 0.2
+    assert max(told) < 0.3
+
+
 def test_late_records_are_said_once_with_their_cause() -> None:
     group = fleet(even(8, 300.0), members=2)
     group.run(4)

@@ -87,4 +87,6 @@ def _answer_seconds(view: View) -> float:
 
 def _is_coarse(view: View) -> bool:
     fastest = max((member.capacity for member in view.estimate.members.values()), default=0.0)
-    return any(item.work > LARGEST_CAPACITIES * fastest for item in view.items)
+    total = view.columns.total
+    factor = view.forecast.level / total if total > 0.0 else 1.0
+    return any(item.work * factor > LARGEST_CAPACITIES * fastest for item in view.items)

@@ -131,6 +131,13 @@ def test_a_partition_that_may_become_too_large_is_not_let_wait() -> None:
     assert decided(view(even, 1, config=LONG)).reason is Reason.POSTPONED
 
 
+def test_a_partition_is_that_large_by_the_load_that_is_sized_for() -> None:
+    """What came in the last two seconds was three times the load, so one seemed to take more than half of a member."""
+    items = tuple(entry(number, 0.6 * ONE_MEMBER) for number in range(10))
+    assert decided(view(items, 1, config=LONG, level=2.0)).reason is Reason.POSTPONED
+    assert decided(view(items, 1, config=LONG, level=6.0)).reason is not Reason.POSTPONED
+
+
 def test_few_starts_do_not_tell_how_long_one_takes() -> None:
     """The setting counts as long as it is longer and few were measured."""
     slow = structs.replace(LONG, startup_seconds=20.0)
