@@ -141,9 +141,12 @@ def attribute(
 ) -> dict[str, int]:
     """Late records by cause.
 
-    What members call *queued* waited because the capacity was not in the right place: a replica is on its way
-    (``startup``), nobody is asked for the replicas that are wanted (``unasked``), whole partitions do not fit better
-    (``placement``), or more came than was expected (``forecast``).
+    What members call *queued* waited because the capacity was not in the right place:
+
+    * a replica is on its way (``startup``);
+    * nobody is asked for the replicas that are wanted (``unasked``);
+    * whole partitions do not fit better (``placement``);
+    * more came than was expected (``forecast``).
 
     Args:
         estimate: of the group.

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
+from .values import Given
+
 __all__ = ["ADVANCING", "CONTRADICTED_SHARE", "GONE", "Flow", "MemberFlow", "flow_of", "mean_cost"]
 
 ADVANCING = frozenset({"running", "idle"})
@@ -63,14 +65,6 @@ class Flow(NamedTuple):
             cost=mean_cost((flow.cost, flow.arrived + flow.done) for flow in (self, other)),
             gave_away=self.gave_away or other.gave_away,
         )
-
-
-class Given(NamedTuple):
-    """What a member gave, per second. More is more busy seconds."""
-
-    busy_seconds: float
-    """At what records cost then: of cheaper ones it does more."""
-    records: float
 
 
 def mean_cost(costs: Iterable[tuple[float | None, int]]) -> float | None:

@@ -9,13 +9,13 @@ __all__ = ["BUCKET_SECONDS", "SLOTS_SECONDS", "left_out_slots"]
 
 BUCKET_SECONDS = 0.1
 SLOTS_SECONDS = 180.0
-"""How long slots are remembered: what the stages look at, and what comes late."""
+"""Slots are remembered for so long: what the stages look at, and what comes late."""
 SLOTS_AHEAD_SECONDS = 60.0
 """Slots that end so long after the report was appended are no past: one taken for truth would shut the real ones out.
 Chosen: clocks of members and brokers are off by less."""
 SLOTS_BEHIND_SECONDS = SLOTS_SECONDS
-"""The same before it. Derived: slots of before are forgotten, and the group's slots are looked at up to the last that
-every member has told about, so that nothing would be left of the others'."""
+"""The same before it. Derived: slots of before are forgotten. The group's are looked at up to the last that every
+member has told about, so nothing would be left of the others'."""
 
 
 def left_out_slots(slot_seconds: float, after: int, logged_at: float) -> str:

@@ -455,8 +455,11 @@ class Planner:
 
 
 def _no_fewer_unknown(sizing: Sizing, before: int, estimate: Estimate, group: GroupState) -> Sizing:
-    """Keep the replicas that there are while nobody knows when records are done, nor what a member can do; or while an
-    owner has never reported. What comes for that one is not seen and looks like a fall, so that is no quiet time."""
+    """Keep the replicas that there are while it is not known what they do.
+
+    Nobody knows when records are done, nor what a member can do. Or an owner has never reported: what comes for it is
+    not seen and looks like a fall, so that is no quiet time.
+    """
     owners = {entry.owner for entry in estimate.partitions.values()}
     unheard = [member for member, entry in estimate.members.items() if entry.age_seconds is None and member in owners]
     fewer = sizing.replicas < before or sizing.reason in (Reason.STABILIZING, Reason.RETURNING)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +23,6 @@ from loadtrim_agent.wire.baseline_records import TopicCurve
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import Capacity, RejectedPlan
 
-from .falling_behind import Given
 from .history import Second
 from .policy_state import PolicyState
 from .queueing import z_of
@@ -33,6 +33,7 @@ __all__ = [
     "ArrivalCurve",
     "Estimate",
     "Forecast",
+    "Given",
     "GroupState",
     "LagMoment",
     "MemberEstimate",
@@ -281,6 +282,14 @@ class MemberEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Records/s that it did then."""
 
 
+class Given(NamedTuple):
+    """Work of a member and its records, per second. More is more busy seconds."""
+
+    busy_seconds: float
+    """At what records cost then: of cheaper ones it does more."""
+    records: float
+
+
 class MemberObservation(msgspec.Struct, frozen=True, kw_only=True):
     """A member's last report, as far as it matters beyond its partitions."""
 
@@ -304,7 +313,7 @@ class MemberObservation(msgspec.Struct, frozen=True, kw_only=True):
     work_rate: float
     """Busy seconds/s that arrived for it, smoothed."""
     behind: Given | None = None
-    """What it gave while more came than it did; None: that never was."""
+    """Given while more came than it did; None: that never was."""
     shown_busy_seconds: float = 0.0
     """Busy seconds per second that it ever gave, the most of any interval."""
 

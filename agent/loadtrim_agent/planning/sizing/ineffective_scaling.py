@@ -35,7 +35,7 @@ class ScalingEffect(StatePart, frozen=True, kw_only=True):
     full_since: float | None = None
     """Since when the group has been saturated, with as many replicas as there are; None: it is not."""
     full_replicas: int | None = None
-    """How many those are."""
+    """Number of these replicas."""
     up_from: int | None = None
     """Replicas before an up of a saturated group; None: no effect is to be judged."""
     up_rate: float | None = None
@@ -133,8 +133,9 @@ def watch(view: View, state: ScalingEffect) -> tuple[ScalingEffect, int]:
 def _error(view: View, state: ScalingEffect, start: int, seconds: float) -> float:
     """Return the standard error of the records that are missing after so long, where each replica does its part.
 
-    What a full member does in a time varies by the variance of a record's cost over the square of its mean (renewal
-    theory), and by whole records.
+    What a full member does varies by whole records, and by the variance of a record's cost over the square of its mean.
+
+    Source: renewal theory.
     """
     estimate, before = view.estimate, state.up_seconds or 1.0
     varies = max(0.0, (estimate.grain + estimate.dispersion) / estimate.cost - 1.0) if estimate.cost > 0.0 else 0.0

@@ -272,7 +272,7 @@ def _aim(view: View, need: Need) -> str:
 
 
 def _seconds(value: float) -> str:
-    """To two digits, and no power of ten: "0.12", "120"."""
+    """Return a time to two digits, without a power of ten: "0.12", "120"."""
     return f"{float(f'{value:.2g}'):g}"
 
 
