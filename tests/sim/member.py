@@ -486,7 +486,9 @@ class SimMember:
         if offset is None:
             data = self.world.data[command.partition]
             offset = data.end if self.world.options.group.reset_latest else 0
-        self.user.slots[command.partition] = Slot(command.partition, command.acquisition_id, offset)
+        self.user.slots[command.partition] = Slot(
+            command.partition, command.acquisition_id, offset, self._scheduler.now
+        )
         self._listener(lambda: self._opened(command, offset))
 
     def _opened(self, command: c.OpenCommand, offset: int) -> None:

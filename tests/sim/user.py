@@ -22,6 +22,7 @@ class Slot:
         "draining",
         "handed_at",
         "in_hand",
+        "opened_at",
         "partition",
         "position",
         "revoked",
@@ -29,8 +30,9 @@ class Slot:
         "until",
     )
 
-    def __init__(self, partition: Partition, acquisition_id: int, position: int) -> None:
+    def __init__(self, partition: Partition, acquisition_id: int, position: int, opened_at: float) -> None:
         self.partition = partition
+        self.opened_at = opened_at
         self.acquisition_id = acquisition_id
         self.position = position
         self.running = False
