@@ -63,6 +63,7 @@ FAILED_ONCE = (
     2800740,
     39393131,
     3795376450,
+    1602873138,
 )
 """Each has found a fault, of the product or of what judges it. 432: a stop gave away the record of a task that waits
 with a limit. 35 and 39: what aiokafka had committed and still had in hand was taken for skipped.
@@ -79,7 +80,8 @@ group had lost its offsets, a handoff was given up, and the partition went on be
 700160 and 700339: what one event opened and dropped was opened after it had been dropped, and took what was fetched for
 the next acquisition. 2800740: a listener that was just subscribed was not told that a partition goes.
 39393131: of a batch of a program that changes its mind the second record counted as handed out when it was begun.
-3795376450: records were handed out before a listener was told that was subscribed with them, and again after it."""
+3795376450: records were handed out before a listener was told that was subscribed with them, and again after it.
+1602873138: a program that had no partition asked for nothing, and was never told that its rights were taken away."""
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),

@@ -162,6 +162,11 @@ async def has_a_task_for_each(member: Member) -> None:
 
     try:
         while True:
+            if not member.consumer.assignment():  # A program that asks for nothing is told of nothing that breaks.
+                try:
+                    await _batch_of(member, None)
+                except ConsumerStoppedError:
+                    return
             for at in sorted(member.consumer.assignment()):
                 if at not in tasks or tasks[at].done():
                     if at in tasks:
