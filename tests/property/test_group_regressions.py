@@ -327,6 +327,13 @@ def own(world: Script, wanted: dict[Partition, SimMember]) -> None:
             world.moved(partition, owner, member)
 
 
+def led_by(world: Script, first: SimMember) -> list[SimMember]:
+    """Return those of which the first that is there follows a leader that is gone: others may be put before them."""
+    preferred = [first]
+    world.coordinator.successor = lambda members: next(p.member for p in preferred if p.member in members)
+    return preferred
+
+
 def led_twice_by_others() -> None:
     """A generation is not stored before a failover. Its number comes again with another leader; a copy arrives next.
 
@@ -338,8 +345,7 @@ def led_twice_by_others() -> None:
     own(world, {REFUNDS: a, P0: b, P1: d})
     world.run(2.0)
     generation = world.coordinator.generation + 1
-    preferred = [b]
-    world.coordinator.successor = lambda members: next(p.member for p in preferred if p.member in members)
+    preferred = led_by(world, b)
     a.crash()
     while world.coordinator.state is not GroupState.COMPLETING or b.machine.snapshot().phase is Phase.JOINING:
         world.run(0.0005)
@@ -395,8 +401,7 @@ def assignment_that_never_came_into_force() -> None:
     world.produce(REFUNDS, 3)
     world.run(0.5)
     generation = world.coordinator.generation + 1
-    preferred = [b]
-    world.coordinator.successor = lambda members: next(p.member for p in preferred if p.member in members)
+    preferred = led_by(world, b)
     a.crash()
     while world.coordinator.generation != generation or b.machine.snapshot().phase is not Phase.SYNCING:
         world.run(0.0002)

@@ -233,12 +233,13 @@ def _returning(view: View, wanted: int, smaller: Need, text: str) -> Sizing:
     """As many as there are, because they would be asked for again before letting them go had paid."""
     expected = f"{number(view.forecast.returning)} busy seconds/s are expected back"
     why = f"would do, but {expected} before a replica that is let go would have paid"
-    return Sizing(
-        replicas=wanted,
-        reason=Reason.RETURNING,
-        text=f"{text}; {smaller.replicas} {why}",
-        rejected=(RejectedPlan(replicas=smaller.replicas, reason=why),),
-    )
+    return _kept(wanted, Reason.RETURNING, text, smaller.replicas, why)
+
+
+def _kept(wanted: int, reason: Reason, text: str, smaller: int, why: str) -> Sizing:
+    """As many as there are, and why not the smaller number."""
+    rejected = RejectedPlan(replicas=smaller, reason=why)
+    return Sizing(replicas=wanted, reason=reason, text=f"{text}; {smaller} {why}", rejected=(rejected,))
 
 
 def _fitting(view: View, wanted: int, need: Need, text: str) -> Sizing:
@@ -257,22 +258,12 @@ def _fewer(view: View, state: Stabilization, wanted: int, smaller: int, text: st
     seconds = remaining_window(view, state)
     if view.now - since < seconds:
         why = f"would do; waiting {seconds - (view.now - since):.1f} s more to be sure"
-        sizing = Sizing(
-            replicas=wanted,
-            reason=Reason.STABILIZING,
-            text=f"{text}; {most} {why}",
-            rejected=(RejectedPlan(replicas=most, reason=why),),
-        )
+        sizing = _kept(wanted, Reason.STABILIZING, text, most, why)
         return sizing, structs.replace(state, fit_since=since, fit_replicas=most)
     given = given_behind(view, seconds)
     if view.capacity(most) < given:
         why = f"would do, but the members gave {number(given)} busy seconds/s lately, and more came than they did"
-        sizing = Sizing(
-            replicas=wanted,
-            reason=Reason.FITS,
-            text=f"{text}; {most} {why}",
-            rejected=(RejectedPlan(replicas=most, reason=why),),
-        )
+        sizing = _kept(wanted, Reason.FITS, text, most, why)
         return sizing, structs.replace(state, fit_since=since, fit_replicas=most)
     sizing = Sizing(
         replicas=most,
