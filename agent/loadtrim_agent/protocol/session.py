@@ -179,7 +179,7 @@ class Session:
             # Only an answer to the generation of now proves that no rebalance waits for this member (rule 12).
             renew = self._lease.renew if entered else self._lease.renew_session
             renew(sent_at)
-        elif entered:
+        elif entered and self._doubted_from is None:  # an answer on its way says nothing of what is sent after it
             self._doubted_from = sent_at
             self._rebalance.outstanding = True
             state = self._state

@@ -208,6 +208,16 @@ def test_a_heartbeat_answered_behind_the_lease_is_confirmed_by_a_sync() -> None:
     assert not d.all(c.EnteredCommand)
 
 
+def test_a_sync_on_its_way_confirms_no_heartbeat_that_was_sent_after_it() -> None:
+    d = frozen_past_its_lease()
+    asked_at = d.now
+    d.after(1.0)
+    d.heartbeat_answered(Code.NONE)
+    assert d.kinds() == []
+    d.sync_answered()
+    assert d.machine.lease_until == asked_at + SESSION_SECONDS - 0.5
+
+
 def test_a_coordinator_that_loads_confirms_no_lease_and_is_asked_again() -> None:
     d = frozen_past_its_lease()
     d.sync_answered(code=Code.REBALANCE_IN_PROGRESS)
