@@ -17,7 +17,7 @@ from .positions import Positions
 __all__ = ["ComingAgain"]
 
 COMMITS_SECONDS_MAX = 2.0
-"""Commits that are under way are waited for so long before it is asked what is committed. Chosen."""
+"""Commits that are under way are waited for so long, and then taken for made. Chosen."""
 AGAIN_SECONDS = 0.05
 """Begin again after this time what somebody has cancelled with all other tasks. Chosen: a loop that ends has ended by
 then."""
@@ -126,8 +126,7 @@ class ComingAgain:
         """Return what is committed, nothing when it is to be asked again, None when nobody will ever say it."""
         commits = self._link.need_agent().commits
         try:
-            await self._link.run(commits.answered(COMMITS_SECONDS_MAX))
-            return await self._link.run(commits.committed(partitions))
+            return await self._link.run(commits.committed_last(partitions, COMMITS_SECONDS_MAX))
         except ConsumerStoppedError:
             return None
         except KafkaError as error:

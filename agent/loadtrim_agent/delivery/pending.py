@@ -17,6 +17,8 @@ class Pending(NamedTuple):
     """The timestamp, ms; -1: none."""
     taken_at: float
     """Boot clock."""
+    object_id: int = 0
+    """``id()`` of the object that user code was handed; 0: not known."""
 
 
 class ReportedDone(NamedTuple):
@@ -81,7 +83,7 @@ class PendingRecords:
     def taken(self, records: Iterable[Any], now: float) -> None:
         """Add records that are handed out now, above all that are pending."""
         for record in records:
-            self.hold(record.offset, Pending(record.timestamp, now))
+            self.hold(record.offset, Pending(record.timestamp, now, id(record)))
 
     def taken_alone(self, record: Any, now: float) -> None:
         """Add a record that is handed out by itself: a block around it begins before anything is awaited, or never."""
@@ -107,6 +109,11 @@ class PendingRecords:
     def find(self, record: Any) -> bool:
         """Return whether a record is pending."""
         return record.offset in self._records
+
+    def is_of(self, record: Any) -> bool:
+        """Return whether a record is pending, and this object is what was handed out, not a copy or an earlier one."""
+        pending = self._records.get(record.offset)
+        return pending is not None and pending.object_id == id(record)
 
     def done(self, offset: int, now: float) -> bool:
         """Take a record off. Returns False where it is not pending."""

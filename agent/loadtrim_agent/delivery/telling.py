@@ -33,6 +33,8 @@ class Telling:
     A block around a record that was handed out by itself is entered before anything is awaited. So in a program that
     says all by blocks, such a record without one will have none when the loop around it is over: its task was cancelled
     before it began, say. The records of a batch may be worked on one after the other.
+    A record may come again while user code has it in hand still, of a partition that was lost and came back. Then the
+    object says which of the two is meant; what is said of a copy is said of both.
 
     Args:
         buffer: that hands the records out.
@@ -72,32 +74,25 @@ class Telling:
         Returns:
             False: it is done already, or it is not this member's any more.
         """
-        if (found := self._find(record)) is None:
-            return False
-        stream, pending = found
-        pending.worked_on(record.offset)
-        self.settle(stream)
-        return True
+        return self._worked_on(self._find(record), record.offset)
 
     def enter(self, record: Any) -> bool:
         """Note that a block around a record begins. Returns as :meth:`work_on`."""
-        if (found := self._find(record)) is None:
-            return False
-        stream, pending = found
-        pending.enter(record.offset)
-        pending.worked_on(record.offset)
-        self.settle(stream)
-        return True
+        found = self._find(record)
+        for _, pending in found:
+            pending.enter(record.offset)
+        return self._worked_on(found, record.offset)
 
     def leave(self, record: Any) -> bool:
         """Note that a block around a record has ended well: it is done, unless another block goes on.
 
         Returns as :meth:`done`.
         """
-        if (found := self._find(record)) is None:
-            return False
-        stream, pending = found
-        return self._done(stream, pending, record.offset) if pending.leave(record.offset) else True
+        left = [
+            self._done(stream, pending, record.offset) if pending.leave(record.offset) else True
+            for stream, pending in self._find(record)
+        ]
+        return any(left)
 
     def done(self, record: Any) -> bool:
         """Take it that a record is done, whatever blocks are open around it.
@@ -106,22 +101,20 @@ class Telling:
             False: it was done already, or it is not this member's any more.
         """
         self._by_done = True
-        if (found := self._find(record)) is None:
-            return False
-        return self._done(*found, record.offset)
+        told = [self._done(stream, pending, record.offset) for stream, pending in self._find(record)]
+        return any(told)
 
     def give_up(self, record: Any) -> bool:
         """Nobody works on a record any more, though it is not done, unless another block around it goes on.
 
         Nothing from it on is committed. Returns as :meth:`work_on`.
         """
-        if (found := self._find(record)) is None:
-            return False
-        stream, pending = found
-        if pending.leave(record.offset):
-            pending.given_up(record.offset)
-            self.settle(stream)
-        return True
+        found = self._find(record)
+        for stream, pending in found:
+            if pending.leave(record.offset):
+                pending.given_up(record.offset)
+                self.settle(stream)
+        return bool(found)
 
     def abandoned(self) -> None:
         """The loop around the records is over. What was handed out and not begun with is given up in the next turn."""
@@ -133,6 +126,12 @@ class Telling:
             if stream.pending is not None:
                 stream.pending.give_up_unbegun()
                 self.settle(stream)
+
+    def _worked_on(self, found: list[tuple[Stream, PendingRecords]], offset: int) -> bool:
+        for stream, pending in found:
+            pending.worked_on(offset)
+            self.settle(stream)
+        return bool(found)
 
     def _done(self, stream: Stream, pending: PendingRecords, offset: int) -> bool:
         pending.done(offset, boot_time())
@@ -153,20 +152,21 @@ class Telling:
         elif stream not in hand:
             hand.append(stream)
 
-    def _find(self, record: Any) -> tuple[Stream, PendingRecords] | None:
-        """Find what a pending record was handed out from: first among what is lost and still in hand."""
+    def _find(self, record: Any) -> list[tuple[Stream, PendingRecords]]:
+        """Find what a pending record was handed out from, among what is lost and still in hand as well."""
         hand, streams = self._buffer.hand.streams, self._buffer.streams
         partition = Partition(record.topic, record.partition)
-        lost = [stream for stream in hand if stream.partition == partition]
-        if not lost and partition not in streams:
+        present = streams.get(partition)
+        held = [stream for stream in hand if stream.partition == partition and stream is not present]
+        if present is not None:
+            held.append(present)
+        if not held:
             # Of another consumer's record nothing follows for those of this one: it may never tell of them.
-            return None
+            return []
         if not self.begun:
             self.begun = True
             self._buffer.end_run()
             for stream in (*streams.values(), *hand):
                 stream.tell_from_here()
-        for stream in (*lost, *filter(None, (streams.get(partition),))):
-            if stream.pending is not None and stream.pending.find(record):
-                return stream, stream.pending
-        return None
+        found = [(s, s.pending) for s in held if s.pending is not None and s.pending.find(record)]
+        return [(s, pending) for s, pending in found if pending.is_of(record)][-1:] or found

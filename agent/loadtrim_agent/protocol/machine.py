@@ -239,7 +239,7 @@ class Machine:
             ),
             assignment=membership.assignment,
             owners=ownership.owners() if ownership is not None else None,
-            assigned=views(self.partitions.assigned),
+            assigned=views(self.partitions.assigned, self.partitions.commits),
             plan=self.plan.record,
             manual_override=self.override.latest,
             leaving=self.leaving_members(),

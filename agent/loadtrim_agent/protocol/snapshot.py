@@ -10,6 +10,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord, PlanRecord
 
 from .assigned_partition import AssignedPartition, AssignedState
+from .commits import CommitQueue
 from .group_config import LOADTRIM, GroupConfig
 from .membership_table import Phase
 from .pace import read_seconds
@@ -29,6 +30,8 @@ class AssignedView(msgspec.Struct, frozen=True, kw_only=True):
     """Last offset that the broker acknowledged for this acquisition, or that it started at by a release."""
     held_up: bool
     """See :attr:`.assigned_partition.AssignedPartition.held_up`."""
+    committing: int | None = None
+    """Offset of the latest commit that has no answer yet."""
 
     @property
     def opened(self) -> bool:
@@ -134,11 +137,15 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self.protocol == LOADTRIM
 
 
-def views(assigned: Mapping[Partition, AssignedPartition]) -> dict[Partition, AssignedView]:
+def views(assigned: Mapping[Partition, AssignedPartition], commits: CommitQueue) -> dict[Partition, AssignedView]:
     """Return what a snapshot shows of the assigned partitions."""
     return {
         p: AssignedView(
-            acquisition_id=entry.acquisition_id, state=entry.state, committed=entry.committed, held_up=entry.held_up
+            acquisition_id=entry.acquisition_id,
+            state=entry.state,
+            committed=entry.committed,
+            held_up=entry.held_up,
+            committing=commits.latest_offset(p, entry.acquisition_id),
         )
         for p, entry in list(assigned.items())  # a copy in one step: other threads may ask
     }

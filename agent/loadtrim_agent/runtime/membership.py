@@ -342,6 +342,27 @@ class UserCommits:
         if self._pending:
             await asyncio.wait(self._pending.values(), timeout=timeout_seconds)
 
+    async def committed_last(
+        self, partitions: Collection[Partition], timeout_seconds: float
+    ) -> dict[Partition, int | None]:
+        """The offsets that user code has committed: those of commits that are still under way, else the group's.
+
+        What lies below an offset user code has done, whatever becomes of its commit. The broker may know it later.
+
+        Args:
+            partitions: that are assigned; others have the group's offset.
+            timeout_seconds: longest wait for the answers of commits that are under way.
+
+        Raises:
+            KafkaError: as :meth:`committed`.
+        """
+        await self.answered(timeout_seconds)
+        assigned = self._driver.snapshot().assigned
+        under_way = {p: view.committing for p in partitions if (view := assigned.get(p)) is not None}
+        committing: dict[Partition, int | None] = {p: offset for p, offset in under_way.items() if offset is not None}
+        left = [partition for partition in partitions if partition not in committing]
+        return committing | (await self.committed(left) if left else {})
+
     async def committed(self, partitions: Collection[Partition]) -> dict[Partition, int | None]:
         """The group's committed offsets, None where there is none; waits for a coordinator that moves.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.metering_task import unpack
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.delivery.telling import UNDECIDED_CALLS
 
 from .test_record_buffer import ONE, TWO, chunk, handout_of
@@ -225,6 +228,54 @@ async def test_a_lost_partition_is_in_hand_until_its_records_are_told() -> None:
     assert not told.done(first), "it is another member's"
     assert stream.in_hand is None
     assert not told.done(first)
+
+
+def comes_again(buffer: RecordBuffer) -> tuple[Stream, Stream]:
+    """The partition is lost, and comes back at its second record. Returns the stream of before, and that of now."""
+    lost = buffer.streams[ONE]
+    lost.running = False
+    buffer.remove(ONE)
+    again = Stream(ONE, lost.acquisition_id + 1, 1)
+    again.running = True
+    buffer.put(again)
+    buffer.feed(again, chunk(ONE, 1))
+    return lost, again
+
+
+@pytest.mark.parametrize("ends_first", ["lost", "again"])
+async def test_a_record_that_comes_again_while_it_is_in_hand_is_told_by_its_object(ends_first: str) -> None:
+    """The block around the new one counted for the old one, so the new one stayed pending: for good nothing above it
+    was committed."""
+    buffer = handout_of(ONE)
+    told = buffer.hand.telling
+    told.done(buffer.take_one())
+    assert told.enter(before := buffer.take_one())
+    lost, again = comes_again(buffer)
+    assert told.enter(now := buffer.take_one())
+    assert before.offset == now.offset
+    if ends_first == "again":
+        assert told.leave(now)
+        assert (lost.in_hand, again.done, again.in_hand) == (1, 2, None)
+        assert not told.leave(before), "it is another member's"
+    else:
+        assert not told.leave(before)
+        assert (lost.in_hand, again.done, again.in_hand) == (None, 1, 1)
+        assert told.leave(now)
+    assert (lost.in_hand, again.done, again.in_hand) == (None, 2, None)
+
+
+async def test_what_is_told_of_a_copy_is_of_both_hands_that_it_may_be_in() -> None:
+    buffer = handout_of(ONE)
+    told = buffer.hand.telling
+    told.done(buffer.take_one())
+    assert told.enter(copy.copy(before := buffer.take_one()))
+    lost, again = comes_again(buffer)
+    assert told.enter(copy.copy(now := buffer.take_one()))
+    assert told.leave(copy.copy(now))
+    assert (lost.in_hand, again.done, again.in_hand) == (1, 2, None)
+    assert not told.leave(copy.copy(before))
+    assert (lost.in_hand, again.done, again.in_hand) == (None, 2, None)
+    assert not told.done(copy.copy(now))
 
 
 async def test_a_seek_forgets_what_is_pending() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka.errors import (
     CommitFailedError,
@@ -192,6 +193,29 @@ async def test_a_lease_wakes_user_code_only_where_it_had_none_and_never_one_that
         agent.raise_to_user(KafkaError("broken"))
         sink.carry_out(c.LeaseCommand(until=later + 2.0))
         assert agent.buffer.lease_until == agent.partitions.gate.lease_until == 0.0
+
+
+@pytest.mark.looptime
+async def test_a_commit_without_an_answer_counts_as_made() -> None:
+    """The broker was asked while it refused a commit for now, took it then, and the record was handed out again."""
+    office = Office(auto_commit=False)
+    office.assigned[TWO] = msgspec.structs.replace(office.assigned[TWO], committing=7)
+    asked: list[list[Partition]] = []
+
+    async def committed(partitions: list[Partition]) -> dict[Partition, int | None]:
+        asked.append(partitions)
+        return dict.fromkeys(partitions, 5)
+
+    office.commits.committed = committed  # type: ignore[method-assign, assignment]
+    committing = asyncio.ensure_future(office.commits.commit({TWO: (7, "")}))
+    last = asyncio.ensure_future(office.commits.committed_last([ONE, TWO], 2.0))
+    await asyncio.sleep(1.9)
+    assert not last.done()
+    assert await last == {ONE: 5, TWO: 7}
+    assert asked == [[ONE]]
+    assert await office.commits.committed_last([TWO], 0.0) == {TWO: 7}
+    assert asked == [[ONE]], "nothing is left to be asked"
+    committing.cancel()
 
 
 async def test_partitions_are_opened_when_all_of_an_events_commands_were_carried_out() -> None:

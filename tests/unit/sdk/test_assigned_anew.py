@@ -256,9 +256,7 @@ class Commits:
     async def commit(self, wanted: dict[Partition, tuple[int, str]], *, named: bool) -> None:
         self.made += [offset for offset, _ in wanted.values()]
 
-    async def answered(self, timeout_seconds: float) -> None: ...
-
-    async def committed(self, partitions: Any) -> dict[Partition, int | None]:
+    async def committed_last(self, partitions: Any, timeout_seconds: float) -> dict[Partition, int | None]:
         answer = self._answers.pop(0)
         self._meanwhile()
         if isinstance(answer, Exception):
