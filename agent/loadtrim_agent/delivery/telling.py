@@ -169,4 +169,5 @@ class Telling:
             for stream in (*streams.values(), *hand):
                 stream.tell_from_here()
         found = [(s, s.pending) for s in held if s.pending is not None and s.pending.find(record)]
+        # The last: an object that is gone may have had the same id, and what is held now comes behind what is lost.
         return [(s, pending) for s, pending in found if pending.is_of(record)][-1:] or found

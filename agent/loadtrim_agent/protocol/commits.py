@@ -124,13 +124,16 @@ class CommitQueue:
 
     def busy(self, partition: Partition, acquisition_id: int) -> bool:
         """A commit of this acquisition is queued or in flight; one of an earlier acquisition says nothing of this."""
-        return self.latest_offset(partition, acquisition_id) is not None
-
-    def latest_offset(self, partition: Partition, acquisition_id: int) -> int | None:
-        """Return the offset of the latest commit of this acquisition that is queued or in flight."""
         entries = (self._pending.get(partition), self._in_flight.get(partition))
-        offsets = (e.offset for e in entries if e is not None and e.acquisition_id == acquisition_id)
-        return next(offsets, None)
+        return any(entry is not None and entry.acquisition_id == acquisition_id for entry in entries)
+
+    def latest_offsets(self, acquisition_of: Callable[[Partition], int | None]) -> dict[Partition, int]:
+        """Return the offsets of the latest commits that are queued or in flight, of acquisitions that are still held.
+
+        Cost: O(partitions in these commits).
+        """
+        latest = self._in_flight | self._pending
+        return {p: entry.offset for p, entry in latest.items() if entry.acquisition_id == acquisition_of(p)}
 
     def fenced(self, member: str, generation: int) -> bool:
         """The broker takes nothing of this member in this generation any more."""

@@ -227,6 +227,7 @@ class Machine:
         if self._snapshot is not None and self._snapshot[0] == events_handled:
             return self._snapshot[1]
         membership, ownership = self.membership, self.partitions.ownership
+        committing = self.partitions.commits.latest_offsets(self.partitions.acquisition_of)
         made = MachineSnapshot(
             config=self.config,
             phase=membership.phase,
@@ -239,7 +240,7 @@ class Machine:
             ),
             assignment=membership.assignment,
             owners=ownership.owners() if ownership is not None else None,
-            assigned=views(self.partitions.assigned, self.partitions.commits),
+            assigned=views(self.partitions.assigned, committing),
             plan=self.plan.record,
             manual_override=self.override.latest,
             leaving=self.leaving_members(),

@@ -10,7 +10,6 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord, PlanRecord
 
 from .assigned_partition import AssignedPartition, AssignedState
-from .commits import CommitQueue
 from .group_config import LOADTRIM, GroupConfig
 from .membership_table import Phase
 from .pace import read_seconds
@@ -137,15 +136,17 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self.protocol == LOADTRIM
 
 
-def views(assigned: Mapping[Partition, AssignedPartition], commits: CommitQueue) -> dict[Partition, AssignedView]:
-    """Return what a snapshot shows of the assigned partitions."""
+def views(
+    assigned: Mapping[Partition, AssignedPartition], committing: Mapping[Partition, int]
+) -> dict[Partition, AssignedView]:
+    """Return what a snapshot shows of the assigned partitions, and of commits that have no answer yet."""
     return {
         p: AssignedView(
             acquisition_id=entry.acquisition_id,
             state=entry.state,
             committed=entry.committed,
             held_up=entry.held_up,
-            committing=commits.latest_offset(p, entry.acquisition_id),
+            committing=committing.get(p),
         )
         for p, entry in list(assigned.items())  # a copy in one step: other threads may ask
     }

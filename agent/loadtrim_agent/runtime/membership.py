@@ -358,8 +358,8 @@ class UserCommits:
         """
         await self.answered(timeout_seconds)
         assigned = self._driver.snapshot().assigned
-        under_way = {p: view.committing for p in partitions if (view := assigned.get(p)) is not None}
-        committing: dict[Partition, int | None] = {p: offset for p, offset in under_way.items() if offset is not None}
+        asked = {p: assigned[p].committing for p in partitions if p in assigned}
+        committing = {p: offset for p, offset in asked.items() if offset is not None}
         left = [partition for partition in partitions if partition not in committing]
         return committing | (await self.committed(left) if left else {})
 

@@ -78,16 +78,19 @@ def test_one_request_in_flight(q: Queue) -> None:
 
 
 def test_the_latest_offset_is_of_the_commit_that_was_wanted_last(q: Queue) -> None:
-    assert q.queue.latest_offset(P0, 1) is None
+    def latest(acquisition_id: int = 1) -> int | None:
+        return q.queue.latest_offsets({P0: acquisition_id}.get).get(P0)
+
+    assert latest() is None
     q.want(p0=5)
     sent = q.send()
-    assert q.queue.latest_offset(P0, 1) == 5
+    assert latest() == 5
     q.want(p0=4)
-    assert q.queue.latest_offset(P0, 1) == 4, "user code went back"
-    assert q.queue.latest_offset(P0, 2) is None, "of another acquisition"
+    assert latest() == 4, "user code went back"
+    assert latest(2) is None, "of another acquisition"
     q.answer(sent, 0)
     q.answer(q.send(), 0)
-    assert q.queue.latest_offset(P0, 1) is None
+    assert latest() is None
 
 
 def test_answer_to_an_earlier_request_means_nothing(q: Queue) -> None:
