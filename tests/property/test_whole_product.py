@@ -66,6 +66,8 @@ FAILED_ONCE = (
     1602873138,
     3446258928,
     3446258957,
+    3446262719,
+    3446262747,
 )
 """Each has found a fault, of the product or of what judges it. 432: a stop gave away the record of a task that waits
 with a limit. 35 and 39: what aiokafka had committed and still had in hand was taken for skipped.
@@ -85,7 +87,11 @@ the next acquisition. 2800740: a listener that was just subscribed was not told 
 3795376450: records were handed out before a listener was told that was subscribed with them, and again after it.
 1602873138: a program that had no partition asked for nothing, and was never told that its rights were taken away.
 3446258928: a commit that the broker refused for three seconds was made at last, and its record handed out again.
-3446258957: a record came again while it was in hand, and the block around the one counted for the other."""
+3446258957: a record came again while it was in hand, and the block around the one counted for the other.
+3446262719: a plain consumer was handed records before the judge had noticed that the group is a mixed one, after an
+OffsetFetch that a real broker would have answered otherwise.
+3446262747: a generation that no member ever entered, and a rebalance after it that waited for a dead member: the lease
+of a living one ended."""
 
 pytestmark = [
     pytest.mark.usefixtures("quiet"),

@@ -35,6 +35,8 @@ __all__ = ["Cluster"]
 
 UNKNOWN_TOPIC, OUT_OF_RANGE, NOT_LEADER, COORDINATOR_AWAY, TOPIC_EXISTS = 3, 1, 6, 15, 36
 UNSTABLE_OFFSET = 88
+TOPIC_DENIED = 29
+"""Refuses partitions. Every other code of an OffsetFetch answer refuses the group, and no partition is told then."""
 OF_A_TRANSACTION = 1
 """Kind of the coordinator that is looked for."""
 TRANSACTIONS = Partition("__transaction_state", 0)
@@ -461,21 +463,23 @@ class Cluster:
 
         def answer(offsets: dict[Partition, int] | int) -> None:
             code = offsets if isinstance(offsets, int) else 0
+            of_partitions = code if code == TOPIC_DENIED else 0
+            of_group = code - of_partitions
             unstable = self.transactions.unstable(body.consumer_group) if request.version >= 7 else ()
             topics: dict[str, list[Any]] = {}
-            for at in asked:
+            for at in () if of_group and request.version >= 2 else asked:
                 offset = offsets.get(at, -1) if isinstance(offsets, dict) else -1
                 if request.version >= 6:
                     waits = at in unstable and body.require_stable
-                    entry = (at.partition, offset, -1, "", UNSTABLE_OFFSET if waits else 0, {})
+                    entry = (at.partition, offset, -1, "", UNSTABLE_OFFSET if waits else of_partitions, {})
                 else:
-                    entry = (at.partition, offset, "", 0)
+                    entry = (at.partition, offset, "", code)
                 topics.setdefault(at.topic, []).append(entry)
             if request.version >= 6:
                 rows = [(topic, entries, {}) for topic, entries in topics.items()]
-                reply(encode_answer(request, 0, rows, code, {}))
+                reply(encode_answer(request, 0, rows, of_group, {}))
             else:
-                fields = [list(topics.items()), *([code] if request.version >= 2 else [])]
+                fields = [list(topics.items()), *([of_group] if request.version >= 2 else [])]
                 reply(encode_answer(request, *([0] if request.version >= 3 else []), *fields))
 
         code = self.refuse(request.key)

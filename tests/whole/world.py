@@ -450,6 +450,8 @@ class World:
         self._names += 1
         member = Member(self, f"{'f' if foreign else 'p'}{self._names}", program, listener, foreign=foreign)
         self.members.append(member)
+        if foreign:
+            self.note_mixed()  # it may have records in hand before the next look
         self.note(member.name, f"starts: {program} {listener}")
         return member
 

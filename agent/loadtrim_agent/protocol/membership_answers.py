@@ -98,12 +98,12 @@ class MembershipAnswers:
         if self._state.phase is not Phase.SYNCING:
             return None
         self._rebalance.outstanding = False
+        self._session.synced(event.sent_at, event.code)
         if event.code != Code.NONE:
             return self._sync_refused(event.code)
         if event.answer is None:
             self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_UNREADABLE))
             return Occurrence(Trigger.ASSIGNMENT_UNREADABLE)
-        self._session.synced(event.sent_at)
         if event.answer.assignment_offset is not None:
             return Occurrence(Trigger.ASSIGNMENT_IN_LOG, event.answer)
         return self._assigned(event.answer)

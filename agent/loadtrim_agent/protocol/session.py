@@ -57,7 +57,13 @@ class Session:
             config.heartbeat_interval, RetryBackoff(HEARTBEAT_PAUSE_SHARE * config.session_timeout)
         )
         self._joined_generation = -1
-        """Generation of the last JoinGroup answer: the coordinator takes heartbeats of it before it is entered."""
+        """Generation of the last JoinGroup answer, which heartbeats carry.
+
+        The coordinator counts this member to it before it is entered, and where it never is, as its SyncGroup was
+        refused.
+        """
+        self._unhindered_at: float | None = None
+        """Send time of the last heartbeat of that generation answered OK: no rebalance waited for this member yet."""
         self._noticed_generation = -1
         """Generation whose end the log was already told of, by this member or by another (rule 11)."""
         self._announcements = Announcements()
@@ -82,13 +88,21 @@ class Session:
         """The JoinGroup sent at this time was answered: the rebalance does not wait for this member any more."""
         self._lease.renew(sent_at)
         self._joined_generation = generation
-        self._doubted_from = None
+        self._unhindered_at = self._doubted_from = None
         self._heartbeats.joined(sent_at)
         self.takeover.joined(sent_at)
 
-    def synced(self, sent_at: float) -> None:
-        """The SyncGroup sent at this time was answered."""
-        self._lease.renew_entry(sent_at)
+    def synced(self, sent_at: float, code: int) -> None:
+        """The SyncGroup sent at this time was answered: OK, or that the next rebalance has begun.
+
+        That one began after the last heartbeat answered OK. Before the answer no heartbeat proves that much. A
+        coordinator takes the heartbeats of a member whose SyncGroup was lost. It removes the member a rebalance timeout
+        after the JoinGroup.
+        """
+        if code == Code.NONE:
+            self._lease.renew_entry(sent_at)
+        elif code == Code.REBALANCE_IN_PROGRESS and self._unhindered_at is not None:
+            self._lease.renew_entry(self._unhindered_at)
 
     def entered(self, now: float) -> None:
         """A generation began."""
@@ -119,8 +133,7 @@ class Session:
         """Send a heartbeat if one is due."""
         if now >= self.wakeup:
             self._heartbeats.sent()
-            generation = self._joined_generation if self._syncs else self._state.generation
-            self._emit(SendHeartbeatCommand(member=self._state.member, generation=generation))
+            self._emit(SendHeartbeatCommand(member=self._state.member, generation=self._joined_generation))
 
     def heartbeat_by(self, time: float) -> None:
         """Have the next heartbeat sent at this time at the latest."""
@@ -150,6 +163,8 @@ class Session:
             return None
         self._heartbeats.accepted()
         if event.code == Code.NONE:
+            if event.generation == self._joined_generation and event.sent_at < self._lease.until:
+                self._unhindered_at = event.sent_at
             entered = current and state.phase is Phase.STABLE
             self._accepted(event.sent_at, entered=entered)
         elif event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):

@@ -1236,6 +1236,36 @@ def test_while_the_leader_does_not_assign_heartbeats_prove_no_generation() -> No
     assert d.machine.lease_until == joined_at + 20.0 - 0.5, "E stays where it was"
 
 
+def test_a_generation_that_is_never_entered_keeps_the_lease() -> None:
+    """Its leader died before it assigned, and the next rebalance waits for one more that is dead."""
+    d = Driver(rebalance_timeout=20.0).running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2)
+    for _ in range(8):
+        d.after(1.0)
+        d.heartbeat_answered(Code.NONE, generation=2)
+    answered_at = d.now
+    d.sync_answered(code=Code.REBALANCE_IN_PROGRESS)
+    for _ in range(9):
+        d.after(1.0)
+        assert d.only(c.SendHeartbeatCommand).generation == 2, "the one that the coordinator counts the member to"
+        d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS, generation=2)
+    assert d.machine.lease_until == answered_at + 9.0 + 10.0 - 0.5
+
+
+def test_a_heartbeat_after_the_end_of_the_lease_tells_nothing_of_a_rebalance() -> None:
+    d = Driver(rebalance_timeout=20.0).running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    joined_at = d.now
+    d.join_answered(generation=2)
+    d.after(9.8)
+    d.heartbeat_answered(Code.NONE, generation=2)
+    d.sync_answered(code=Code.REBALANCE_IN_PROGRESS)
+    d.after(1.0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS, generation=2)
+    assert d.machine.lease_until == joined_at + 20.0 - 0.5
+
+
 @pytest.mark.parametrize("code", [Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION])
 def test_the_answer_to_the_sync_decides_not_a_heartbeat(code: Code) -> None:
     d = Driver().running(0)
