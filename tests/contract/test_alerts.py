@@ -36,11 +36,13 @@ class Member:
 
     def is_well(self) -> None:
         """Tell a minute in which nothing is wrong: one record of 2,000 is late, which the objective allows."""
-        self.metrics.records_done("payments", 0, 2_000, [0.1] * 2_000, [0.01] * 2_000)
-        self.late += 1
+        if self.works:
+            self.metrics.records_done("payments", 0, 2_000, [0.1] * 2_000, [0.01] * 2_000)
+            self.late += 1
         self.metrics.records_late({"queued": self.late})
         self.metrics.partition("payments", 0, 20, 0.2, 33.0)
-        self.metrics.heartbeat_age(0.2)
+        if self.connected:
+            self.metrics.heartbeat_age(0.2)
         self.metrics.plan("none", 0.002)
         self.metrics.replicas("wanted", 2)
         self.metrics.replicas("actual", 2)
@@ -49,6 +51,10 @@ class Member:
         self.metrics.in_hand(None)
 
     late: int = 0
+    works: bool = True
+    """Records are done."""
+    connected: bool = True
+    """Heartbeats are answered."""
 
 
 Fault = Callable[[Member, int], None]
@@ -74,6 +80,27 @@ def lag_grows(wanted: int) -> Fault:
         member.metrics.replicas("wanted", wanted)
 
     return grow
+
+
+def stands_still(member: Member, minute: int) -> None:
+    """Records wait, and none is done."""
+    member.works = False
+    member.metrics.partition("payments", 0, 500 * minute, 60.0 * minute, 33.0)
+
+
+def cut_off(member: Member, minute: int) -> None:
+    """The broker answers nothing, so nobody knows what waits."""
+    member.works = member.connected = False
+
+
+def cut_off_while_others_work(member: Member, minute: int) -> None:
+    member.connected = False
+
+
+def idle(member: Member, minute: int) -> None:
+    """Nothing comes, so nothing is done."""
+    member.works = False
+    member.metrics.partition("payments", 0, 0, 0.0, 0.0)
 
 
 def lag_shrinks(member: Member, minute: int) -> None:
@@ -131,6 +158,10 @@ def registry() -> CollectorRegistry:
         (lag_grows(wanted=4), "LoadtrimLagGrowsAtMaxReplicas"),
         (lag_grows(wanted=3), None),
         (lag_shrinks, None),
+        (stands_still, "LoadtrimStandsStill"),
+        (cut_off, "LoadtrimStandsStill"),
+        (cut_off_while_others_work, None),
+        (idle, None),
         (scaler_answers("refused"), "LoadtrimScalerRefuses"),
         (scaler_answers("failed"), "LoadtrimScalerRefuses"),
         (scaler_answers("failed", "accepted"), None),
