@@ -116,8 +116,25 @@ def scaler_answers(*outcomes: str) -> Fault:
     return answer
 
 
+def another_autoscaler(member: Member, minute: int) -> None:
+    """It corrects what the leader writes, so that the leader holds for ten minutes after each three changes."""
+    if minute % 10 == 0:
+        scaler_answers(*["accepted"] * 3)(member, minute)
+    scaler_answers("refused")(member, minute)
+
+
+def scaler_fails_now_and_then(member: Member, minute: int) -> None:
+    scaler_answers("accepted" if minute % 3 == 0 else "failed")(member, minute)
+
+
 def commits_fail(reason: str) -> Fault:
     return lambda member, minute: member.metrics.commit_failed(reason)
+
+
+def coordinator_moves(member: Member, minute: int) -> None:
+    """It does so now and then, and one commit is sent again for it."""
+    if minute % 9 == 0:
+        member.metrics.commit_failed("coordinator")
 
 
 def record_stuck(seconds: float) -> Fault:
@@ -165,9 +182,13 @@ def registry() -> CollectorRegistry:
         (scaler_answers("refused"), "LoadtrimScalerRefuses"),
         (scaler_answers("failed"), "LoadtrimScalerRefuses"),
         (scaler_answers("failed", "accepted"), None),
+        (another_autoscaler, "LoadtrimScalerRefuses"),
+        (scaler_fails_now_and_then, None),
         (commits_fail("fenced"), "LoadtrimCommitsFail"),
         (commits_fail("refused"), "LoadtrimCommitsFail"),
         (commits_fail("rebalance"), None),
+        (commits_fail("coordinator"), "LoadtrimCommitsFail"),
+        (coordinator_moves, None),
         (record_stuck(1e9), "LoadtrimRecordStuck"),
         (record_stuck(50.0), None),
         (unowned, "LoadtrimPartitionsUnowned"),
