@@ -20,6 +20,8 @@ from pages.metrics import PAGE, RULES, rules, written
 MINUTES = 40
 FAULT_FROM = 10
 """Minute at which the fault begins: before it all is well, and no rule fires."""
+NAMESPACE = "production"
+"""Of the group; a PodMonitor gives this label to all that it scrapes."""
 PROMTOOL = shutil.which("promtool")
 
 needs_promtool = pytest.mark.skipif(
@@ -199,9 +201,31 @@ def registry() -> CollectorRegistry:
 def test_a_rule_fires_for_its_fault_and_no_other(
     fault: Fault, fires: str | None, registry: CollectorRegistry, tmp_path: Path
 ) -> None:
-    series = scraped(registry, fault)
+    expect(fires, scraped(registry, fault), tmp_path)
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("fault", "fires", "in_staging"),
+    [
+        (records_late, "LoadtrimRecordsLate", nothing),
+        (stands_still, "LoadtrimStandsStill", nothing),
+        (scaler_answers("refused"), "LoadtrimScalerRefuses", scaler_answers("accepted")),
+        (lag_grows(wanted=4), "LoadtrimLagGrowsAtMaxReplicas", nothing),
+        (unowned, "LoadtrimPartitionsUnowned", nothing),
+    ],
+)
+def test_a_group_of_the_same_name_in_another_namespace_hides_nothing(
+    fault: Fault, fires: str, in_staging: Fault, registry: CollectorRegistry, tmp_path: Path
+) -> None:
+    there = [*scraped(registry, fault), *scraped(CollectorRegistry(), in_staging, namespace="staging")]
+    expect(fires, there, tmp_path, f'namespace="{NAMESPACE}"')
+
+
+def expect(fires: str | None, series: list[dict[str, str]], tmp_path: Path, where: str = "") -> None:
+    """Evaluate the rules: before the fault none fires, and in the end this one alone; ``where``: a label it has."""
     expected = [{"labels": f'{{alertname="{fires}"}}', "value": 1}] if fires is not None else []
-    query = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    query = f'count by (alertname) (ALERTS{{alertstate="firing",{where}}})'
     checks = [
         {"expr": query, "eval_time": f"{FAULT_FROM - 1}m", "exp_samples": []},
         {"expr": query, "eval_time": f"{MINUTES - 1}m", "exp_samples": expected},
@@ -258,7 +282,9 @@ def well(registry: CollectorRegistry) -> Member:
     return member
 
 
-def scraped(registry: CollectorRegistry, fault: Fault, *, buckets: bool = False) -> list[dict[str, str]]:
+def scraped(
+    registry: CollectorRegistry, fault: Fault, *, buckets: bool = False, namespace: str = NAMESPACE
+) -> list[dict[str, str]]:
     """Scrape a member each minute, and return its series, with those of buckets or without, as promtool reads them."""
     values: dict[str, list[str]] = {}
     member = well(registry)
@@ -267,17 +293,17 @@ def scraped(registry: CollectorRegistry, fault: Fault, *, buckets: bool = False)
         member.is_well()
         if minute >= FAULT_FROM:
             fault(member, minute - FAULT_FROM)
-        for name, value in samples(registry, buckets):
+        for name, value in samples(registry, buckets, namespace):
             values.setdefault(name, ["_"] * minute).append(f"{value:g}" if value < 1e6 else f"{value:.0f}")
         for told in values.values():
             told.extend(["_"] * (minute + 1 - len(told)))
     return [{"series": name, "values": " ".join(told)} for name, told in values.items()]
 
 
-def samples(registry: CollectorRegistry, buckets: bool) -> Iterator[tuple[str, float]]:
+def samples(registry: CollectorRegistry, buckets: bool, namespace: str) -> Iterator[tuple[str, float]]:
     for metric in registry.collect():
         for sample in metric.samples:
-            labels = {"job": "payments", "instance": "10.0.0.1:9095", **sample.labels}
+            labels = {"job": "payments", "instance": "10.0.0.1:9095", "namespace": namespace, **sample.labels}
             if sample.name.endswith("_created") or (sample.name.endswith("_bucket") and not buckets):
                 continue
             listed = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))

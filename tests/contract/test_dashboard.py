@@ -14,11 +14,11 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from contract.test_alerts import MINUTES, PROMTOOL, Member, needs_promtool, scraped
+from contract.test_alerts import MINUTES, NAMESPACE, PROMTOOL, Member, needs_promtool, scraped
 from loadtrim_agent.observability.families import FAMILIES
 
 DASHBOARD = Path(__file__).parents[2] / "examples" / "grafana" / "loadtrim.json"
-VARIABLES = {"$__rate_interval": "4m", "$group": "payments-service"}
+VARIABLES = {"$__rate_interval": "4m", "$namespace": NAMESPACE, "$group": "payments-service"}
 """As Grafana fills them in; each metric is scraped once a minute here."""
 
 
@@ -75,8 +75,10 @@ def test_expressions_name_metrics_and_labels_that_there_are() -> None:
             family = families[re.sub(r"_(count|sum|bucket)$", "", name)]
             assert not family.instead, f"{title} uses {name}, which is deprecated"
             for label in re.findall(r"by \(([^)]*)\)", expression):
-                assert {each.strip() for each in label.split(",")} <= {*family.labels, "le"}, title
-        assert 'group="$group"' in expression, f"{title} shows all groups at once"
+                assert {each.strip() for each in label.split(",")} <= {*family.labels, "le", "namespace"}, title
+        selectors = expression.count("loadtrim_")
+        one = 'namespace="$namespace",group="$group"'
+        assert expression.count(one) == selectors, f"{title} shows several groups at once"
 
 
 def test_panels_have_places_of_their_own() -> None:
