@@ -89,8 +89,11 @@ class Provider(Protocol):
         """Whether the member has its generation, whether or not it owns anything; and what it waits for."""
         ...
 
-    def drained(self) -> bool:
-        """Return whether the member is to go and owns nothing any more: where all do, the process is not ready."""
+    def drained(self) -> bool | None:
+        """Return whether the member is to go and owns nothing any more; None: its group asks for no replicas.
+
+        Where all do that have a say, the process is not ready.
+        """
         ...
 
     def published(self) -> tuple[str, int] | None:
@@ -380,9 +383,10 @@ def _verdict(
 
 
 def _drained(registrations: Sequence[Registration]) -> bool:
-    """Return whether the process may go: each of its consumers is a victim that owns nothing."""
+    """Return whether the process may go: each consumer that is scaled is a victim that owns nothing."""
     try:
-        return bool(registrations) and all(registration.provider.drained() for registration in registrations)
+        answers = [registration.provider.drained() for registration in registrations]
+        return True in answers and False not in answers
     except Exception as error:
         registrations[0].failed("readiness", error)
         return False

@@ -131,14 +131,15 @@ class Services(AgentObserver):
         self.metering.attach(agent.buffer, agent.fetcher)
         self.slicing.attach(agent, agent.listener, agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
+        config = PlanConfig.of(
+            settings,
+            self._identity.group,
+            can_scale=self._scaler.scales,
+            numbered=numbered(settings),
+            templated=templated(settings),
+        )
         self._leader = leader = LeaderLoop(
-            PlanConfig.of(
-                settings,
-                self._identity.group,
-                can_scale=self._scaler.scales,
-                numbered=numbered(settings),
-                templated=templated(settings),
-            ),
+            config,
             agent.connections.pool,
             agent,
             self._instances,
@@ -171,6 +172,7 @@ class Services(AgentObserver):
             leader=leader,
             reconciler=reconciler,
             errors=self._errors,
+            asks=config.asks,
             stays_ready=bool(numbered(settings)),
             publisher=self._scaler if isinstance(self._scaler, MetricScaler) else None,
         )

@@ -55,6 +55,8 @@ class StatusSources(msgspec.Struct, frozen=True, kw_only=True):
     """What broke and was contained, by place. Still counted."""
     publisher: MetricScaler | None = None
     """Publishes the replicas for an autoscaler; None: nobody does."""
+    asks: bool = True
+    """The group asks an orchestrator for replicas. False: it has no say in which of its pods goes."""
     stays_ready: bool = False
     """A drained victim stays ready: its orchestrator takes the highest number, and nobody's readiness tells it more."""
 
@@ -106,10 +108,12 @@ class StatusPage:
             return True, "ok"
         return False, "waiting for the group's generation"
 
-    def drained(self) -> bool:
+    def drained(self) -> bool | None:
         group = self._sources.agent.snapshot()
         if group.plan is not None:
             self._victim = group.member in group.plan.victims
+        if not self._sources.asks and not self._victim:
+            return None  # A pod of two groups goes when the one that scales it says so.
         # An ordered StatefulSet waits for pods that are not ready: two drained ones would hold each other up for ever.
         return self._victim and not group.assigned and not self._sources.stays_ready
 

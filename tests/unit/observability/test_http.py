@@ -48,7 +48,7 @@ class Agent:
     healthy: tuple[bool, str] | Callable[[], tuple[bool, str]] = (True, "")
     readiness: tuple[bool, str] | Callable[[], tuple[bool, str]] = (True, "")
     shown: object = None
-    goes: bool | Callable[[], bool] = False
+    goes: bool | Callable[[], bool] | None = False
     wanted: tuple[str, int] | Callable[[], tuple[str, int]] | None = None
 
     def health(self) -> tuple[bool, str]:
@@ -57,7 +57,7 @@ class Agent:
     def ready(self) -> tuple[bool, str]:
         return self.readiness() if callable(self.readiness) else self.readiness
 
-    def drained(self) -> bool:
+    def drained(self) -> bool | None:
         return self.goes() if callable(self.goes) else self.goes
 
     def published(self) -> tuple[str, int] | None:
@@ -190,6 +190,18 @@ def test_a_process_is_not_ready_once_all_its_consumers_are_drained_victims(bench
     assert bench.ask("/healthz").status == 200
     first.goes = broken
     assert bench.ask("/readyz").status == 200, "what cannot be told keeps nobody from its work"
+
+
+def test_a_consumer_whose_group_asks_for_no_replicas_has_no_say_in_it(bench: Bench) -> None:
+    """With ``LOADTRIM_SCALER=none`` for one of two groups no pod was ever drained, and the other one never shrank."""
+    other = bench.add("other", Agent(goes=None))
+    assert bench.ask("/readyz").status == 200, "where nobody asks for replicas, nobody goes"
+    scaled = bench.add("scaled", Agent(goes=True))
+    assert bench.ask("/readyz").status == 503
+    scaled.goes = False
+    assert bench.ask("/readyz").status == 200
+    scaled.goes, other.goes = True, False
+    assert bench.ask("/readyz").status == 200
 
 
 def test_an_orchestrator_knows_of_an_unready_process_after_three_probes_and_a_second(

@@ -19,7 +19,10 @@ def page(lag: int = 5, lease_seconds: float = 10.0, ran_seconds_ago: float = 0.5
     partitions = SimpleNamespace(gate=SimpleNamespace(lease_until=boot_time() + lease_seconds))
     metering = SimpleNamespace(snapshot=SimpleNamespace(partitions=(SimpleNamespace(lag_records=lag),)))
     sources: Any = SimpleNamespace(
-        agent=SimpleNamespace(condition=condition, partitions=partitions), metering=metering, stays_ready=False
+        agent=SimpleNamespace(condition=condition, partitions=partitions),
+        metering=metering,
+        stays_ready=False,
+        asks=True,
     )
     return StatusPage(sources)
 
@@ -75,7 +78,7 @@ def test_a_victim_is_drained_once_it_owns_nothing_until_a_plan_says_otherwise() 
     """A generation begins without a plan: a victim must not be ready for the second until the next one."""
     shown = page()
 
-    def drained(victims: tuple[str, ...] | None, *owned: int) -> bool:
+    def drained(victims: tuple[str, ...] | None, *owned: int) -> bool | None:
         plan = None if victims is None else SimpleNamespace(victims=victims)
         group = SimpleNamespace(member="m2", plan=plan, assigned=dict.fromkeys(owned))
         shown._sources.agent.snapshot = lambda: group
@@ -87,6 +90,22 @@ def test_a_victim_is_drained_once_it_owns_nothing_until_a_plan_says_otherwise() 
     assert drained(None), "a rebalance makes it no less a victim"
     assert not drained(None, 3)
     assert not drained(())
+
+
+def test_a_member_whose_group_asks_for_no_replicas_says_nothing_of_its_pod() -> None:
+    """What a plan says counts all the same: the leader may have other settings."""
+    shown = page()
+    shown._sources.asks = False  # type: ignore[misc]
+
+    def drained(victims: tuple[str, ...], *owned: int) -> bool | None:
+        group = SimpleNamespace(member="m2", plan=SimpleNamespace(victims=victims), assigned=dict.fromkeys(owned))
+        shown._sources.agent.snapshot = lambda: group  # type: ignore[method-assign,assignment,return-value]
+        return shown.drained()
+
+    assert drained((), 3) is None
+    assert drained(()) is None, "it owns nothing, as a member beyond the partitions does"
+    assert drained(("m2",), 3) is False
+    assert drained(("m2",)) is True
 
 
 def test_a_drained_pod_of_a_statefulset_stays_ready() -> None:
