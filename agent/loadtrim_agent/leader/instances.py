@@ -7,7 +7,8 @@ from collections.abc import Collection
 import msgspec
 
 from loadtrim_agent.common.member_names import shared_instances
-from loadtrim_agent.observability.text import shared_line
+from loadtrim_agent.observability.text import shared_line, workloads_line
+from loadtrim_agent.planning.pods import workload_beside
 
 __all__ = ["Instances"]
 
@@ -35,6 +36,8 @@ class Instances:
         """Instances whose last report said so. Invariant: each is one that a member of :attr:`_said` has."""
         self._told: dict[str, tuple[str, ...]] = {}
         """Instance -> its processes, as they were last complained about."""
+        self._beside: frozenset[str] = frozenset()
+        """Workloads beside the one that is scaled, as they were last complained about."""
 
     def hear(self, member: str, instance: str, process: str) -> None:
         """Take in what a member says of itself."""
@@ -73,9 +76,17 @@ class Instances:
                 del self._said[member]
         self._unready.intersection_update(said.instance for said in self._said.values())
 
-    def new_complaints(self, members: Collection[str]) -> list[str]:
-        """Return a sentence for each instance of these members that has other processes than when it was last asked."""
+    def new_complaints(self, members: Collection[str], templated: str = "") -> list[str]:
+        """Return a sentence for each instance of these members that has other processes than when it was last asked.
+
+        And one where they are pods of more workloads than the Deployment ``templated``, and of others than before.
+        """
         processes = {member: self._said[member].process for member in members if member in self._said}
         shared = shared_instances({member: self.of(member) or "" for member in processes}, processes)
         told, self._told = self._told, shared
-        return [shared_line(name, each) for name, each in shared.items() if told.get(name) != each]
+        lines = [shared_line(name, each) for name, each in shared.items() if told.get(name) != each]
+        named, self._beside = self._beside, self._workloads_beside(members, templated)
+        return [*lines, workloads_line(templated, self._beside)] if self._beside - named else lines
+
+    def _workloads_beside(self, members: Collection[str], templated: str) -> frozenset[str]:
+        return frozenset(workload_beside(self.of(member) or "", templated) for member in members) - {""}

@@ -37,7 +37,7 @@ from loadtrim_agent.planning.baseline import Ignored
 from loadtrim_agent.planning.inputs import most_replicas
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.registry import make_planner
-from loadtrim_agent.planning.values import DECISION_PHASE, GroupState, MemberState, PlanConfig, Rates, units_of
+from loadtrim_agent.planning.values import DECISION_PHASE, GroupState, MemberState, PlanConfig, Rates
 from loadtrim_agent.protocol.events import WeightsEvent
 from loadtrim_agent.wire.baseline_records import Baselines, TopicCurve
 from loadtrim_agent.wire.ownership_records import PlanRecord
@@ -46,7 +46,7 @@ from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 from .broker_rates import BrokerRates
 from .instances import Instances
 from .ports import LedGroup
-from .scaling.port import ScaleRequest
+from .request import request_of
 from .scaling.reconciler import ScaleReconciler
 from .turns import taking_turns
 
@@ -551,30 +551,17 @@ class LeaderLoop:
         if not wish.ask:
             return
         self._view.requested = decision.replicas_wanted
-        instances = [unit.instance for unit in units_of(state) if not unit.leaving]
-        staying = tuple(instance for instance in instances if instance not in wish.victims)
-        self.instances.stay(staying)
+        request, instances = request_of(decision, wish, state, self._config.templated)
+        self.instances.stay(request.staying)
         self._reconciler.observed(len(instances), instances)
-        self._reconciler.want(
-            ScaleRequest(
-                group=decision.group,
-                replicas=max(1, wish.replicas),
-                victims=wish.victims,
-                staying=staying,
-                unknown=len(state.unknown),
-                rollout=wish.rollout,
-                generation=decision.generation,
-                sequence=decision.sequence,
-                reason=wish.reason,
-            )
-        )
+        self._reconciler.want(request)
 
     def _log(self, decision: DecisionRecord, state: GroupState) -> None:
         """Log a decision, louder when it differs from the one before in what it wants."""
         repeated = self.last is not None and _gist(decision) == _gist(self.last)
         level = logging.INFO if not repeated and decision.outcome != "none" else logging.DEBUG
         log.log(level, "Plan %d: %s", decision.sequence, decision_line(decision, state.instances))
-        for complaint in self.instances.new_complaints(state.members):
+        for complaint in self.instances.new_complaints(state.members, self._config.templated):
             log.warning("%s: %s", decision.group, complaint)
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "unknown_latency_line",
     "untold_line",
     "wish_line",
+    "workloads_line",
 ]
 
 Names = Mapping[str, str | None]
@@ -170,6 +171,15 @@ def shared_line(instance: str, processes: Collection[str]) -> str:
     return printable(
         f"{len(processes)} processes ({listed}{more}) are the instance {instance}: they count as one replica, and are "
         "ended together. If they are started and ended one by one, give each a LOADTRIM_INSTANCE of its own."
+    )
+
+
+def workloads_line(scaled: str, others: Collection[str]) -> str:
+    """Return what to tell of a group with pods of more workloads than the one that is scaled."""
+    return printable(
+        f"Pods of {', '.join(sorted(others))} are in the group beside those of {scaled}, whose leader scales {scaled} "
+        "alone: the others count in the replicas that are wanted, and are left as they are. Set "
+        f"LOADTRIM_KUBERNETES_TARGET=deployment/{scaled} (or its kind) in all of them, or each leader scales its own."
     )
 
 

@@ -15,7 +15,7 @@ from loadtrim_agent.common.pauses import in_turns, may_pause
 from .placement.columns import Columns
 from .placement.lateness import LongestFirst, Whole
 from .placement.problem import Bin, Item, Limits, Packer, Problem, expected_by, limits_of
-from .pods import place_in_line
+from .pods import place_in_line, workload_beside
 from .sizing.policy import Future, View
 from .values import (
     TAUS_SECONDS,
@@ -76,6 +76,7 @@ def problem_of(
         bins=inputs.bins,
         limits=limits_of(estimate, config, sizing.load_factor),
         numbered=config.numbered,
+        templated=config.templated,
         leader=group.leader,
         may_move=sizing.place,
         fill=sizing.fill,
@@ -225,10 +226,14 @@ def _added(units: int, per_unit: int, capacity: float) -> tuple[Bin, ...]:
 def _by_unit(units: list[Unit], estimate: Estimate, config: PlanConfig) -> list[list[float]]:
     """Capacities of the members of each instance, in the order in which instances stay (:mod:`.placement.victims`)."""
     staying = [
-        (place_in_line(unit.instance, config.numbered), [estimate.members[member].capacity for member in unit.members])
+        (
+            place_in_line(unit.instance, config.numbered),
+            not workload_beside(unit.instance, config.templated),
+            [estimate.members[member].capacity for member in unit.members],
+        )
         for unit in units
     ]
-    return [capacities for _, capacities in sorted(staying, key=lambda entry: (entry[0], -sum(entry[1])))]
+    return [capacities for *_, capacities in sorted(staying, key=lambda entry: (*entry[:2], -sum(entry[2])))]
 
 
 def _bins(group: GroupState, estimate: Estimate | None = None) -> tuple[Bin, ...]:

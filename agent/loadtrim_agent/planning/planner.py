@@ -358,7 +358,8 @@ class Planner:
             self._state = structs.replace(self._state, wanted=staying)
             why = structs.replace(why, text=f"{why.text}; {text}")
         resting = self._advice.resting(now, group)
-        problem = structs.replace(unmeasured(group, resting), numbered=self._config.numbered)
+        pods = {"numbered": self._config.numbered, "templated": self._config.templated}
+        problem = structs.replace(unmeasured(group, resting), **pods)
         placement = self._place(problem, None if rollout else staying, by_number=True)
         self._victims = placement.victims
         moves = _advice_of(placement, group)

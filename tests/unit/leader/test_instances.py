@@ -58,6 +58,19 @@ def test_several_processes_under_one_name_are_told_once() -> None:
     assert len(instances.new_complaints({"a", "b", "c"})) == 1, "they are back"
 
 
+def test_pods_of_another_workload_are_told_once_for_each_workload() -> None:
+    instances = Instances("payments-7d9c5b6f4d-x2x8k")
+    for member, pod in {"a": "payments-7d9c5b6f4d-x2x8k", "b": "payments-canary-5c8f7d9b6c-b2b8k"}.items():
+        instances.hear(member, pod, pod)
+    assert instances.new_complaints({"a", "b"}) == [], "who goes is not for Kubernetes' controllers to say"
+    assert instances.new_complaints({"a"}, "payments") == []
+    [line] = instances.new_complaints({"a", "b"}, "payments")
+    assert "payments-canary" in line
+    assert "LOADTRIM_KUBERNETES_TARGET" in line
+    instances.hear("c", "payments-canary-5c8f7d9b6c-c2c8k", "other")
+    assert instances.new_complaints({"a", "b", "c"}, "payments") == [], "another pod of it is no news"
+
+
 def test_a_victim_is_unready_as_its_last_report_says_until_it_is_to_stay() -> None:
     """One that is taken back is ready in a second: it would have to be seen not ready anew."""
     instances = Instances("pod-1")

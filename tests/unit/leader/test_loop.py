@@ -190,15 +190,19 @@ async def test_telemetry_of_another_group_is_passed_over() -> None:
     assert [entry.record for entry in heard] == [own]
 
 
+def led(reconciler: Any, **settings: Any) -> LeaderLoop:
+    """A leader that asks this reconciler, and has nothing else."""
+    nothing: Any = SimpleNamespace()
+    boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
+    tasks = AgentTasks(nothing, boundary)
+    config = structs.replace(CONFIG, **settings)
+    return LeaderLoop(config, {}, nothing, Instances("a"), nothing, reconciler, boundary, tasks)
+
+
 async def test_a_scaler_is_told_that_a_rollout_is_under_way() -> None:
     """One that lowers to no fewer than work would publish the surplus, and its autoscaler make it last."""
     asked: list[Any] = []
-    nothing: Any = SimpleNamespace()
-    reconciler: Any = SimpleNamespace(want=asked.append, observed=lambda replicas, instances: None)
-    config = structs.replace(CONFIG, templated="pod")
-    boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
-    tasks = AgentTasks(nothing, boundary)
-    leader = LeaderLoop(config, {}, nothing, Instances("a"), nothing, reconciler, boundary, tasks)
+    leader = led(SimpleNamespace(want=asked.append, observed=lambda replicas, instances: None), templated="pod")
     decision = DecisionRecord(
         group="g", member="a", at=T, generation=1, sequence=1, outcome="none", reason="", replicas_wanted=1,
         state={"wanted": 1.0},
@@ -209,6 +213,24 @@ async def test_a_scaler_is_told_that_a_rollout_is_under_way() -> None:
         group = GroupState(generation=1, leader="a", members=members, owners={partition(0): "a", partition(1): "b"})
         leader._ask(decision, group)
     assert [(request.replicas, request.rollout) for request in asked] == [(1, True), (1, False)]
+
+
+async def test_pods_of_another_workload_are_no_replicas_of_the_scaled_one() -> None:
+    """A canary of one pod made the workload beside it one larger: all members were wanted of that one alone."""
+    asked: list[Any] = []
+    seen: list[Any] = []
+    reconciler: Any = SimpleNamespace(want=asked.append, observed=lambda *told: seen.append(told))
+    leader = led(reconciler, templated="pod")
+    pods = {"a": "pod-bbbbbb-bbbbb", "b": "pod-bbbbbb-ccccc", "c": "pod-canary-bbbbbb-bbbbb"}
+    members = {member: MemberState(instance=pod, joined_at=T) for member, pod in pods.items()}
+    group = GroupState(generation=1, leader="a", members=members, owners=dict.fromkeys(map(partition, range(9)), "a"))
+    stays, goes = replace(wants(3), replicas_actual=3), replace(wants(2), replicas_actual=3, victims=("c",))
+    for decision in (stays, replace(wants(7), replicas_actual=3), goes):
+        leader._ask(decision, group)
+    assert [request.replicas for request in asked] == [2, 6, 2]
+    assert {request.victims for request in asked} == {()}, "nobody takes the pod of the other workload away"
+    assert {request.staying for request in asked} == {("pod-bbbbbb-bbbbb", "pod-bbbbbb-ccccc")}
+    assert seen == [(2, ["pod-bbbbbb-bbbbb", "pod-bbbbbb-ccccc"])] * 3
 
 
 async def test_the_first_plan_of_a_leader_is_written_also_where_there_is_nothing_to_do() -> None:

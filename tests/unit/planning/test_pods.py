@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from loadtrim_agent.planning.planner import Planner, scale_request
-from loadtrim_agent.planning.pods import are_of_two_templates, place_in_line, template_of
+from loadtrim_agent.planning.pods import are_of_two_templates, place_in_line, template_of, workload_beside
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
@@ -48,6 +48,20 @@ def test_the_name_of_a_pod_tells_its_template(instance: str, templated: str, tem
 
 
 @pytest.mark.parametrize(
+    ("instance", "templated", "workload"),
+    [
+        ("payments-canary-7d9c5b6f4d-x2x8k", "payments", "payments-canary"),
+        ("payments-7d9c5b6f4d-x2x8k", "payments", ""),
+        ("payments-canary-7d9c5b6f4d-x2x8k", "", ""),
+        pytest.param("ip-10-0-0-1", "payments", "", id="a node, which a pod of the workload may have named instead"),
+        ("", "payments", ""),
+    ],
+)
+def test_the_name_of_a_pod_tells_another_workload(instance: str, templated: str, workload: str) -> None:
+    assert workload_beside(instance, templated) == workload
+
+
+@pytest.mark.parametrize(
     ("instances", "rollout"),
     [
         (("pod-bbbbbb-bbbbb", "pod-cccccc-bbbbb"), True),
@@ -61,6 +75,20 @@ def test_pods_of_two_templates_are_a_rollout(instances: tuple[str, ...], rollout
     """A name that only begins as the workload's is none of its pods'."""
     assert are_of_two_templates(instances, "pod") == rollout
     assert not are_of_two_templates(instances, "")
+
+
+def test_a_pod_of_another_workload_is_spared_while_the_scaled_one_has_others() -> None:
+    """Nobody lowers the replicas of its workload, so a canary that was chosen stood idle for good."""
+    group = Fleet(structs.replace(CONFIG, min_replicas=2), even(8, 150.0), members=0)
+    for name in (old(0), old(1), old(2), "pod-canary-bbbbbb-bbbbb"):
+        group.join(name)
+    names = sorted(group.members)
+    # The canary has the least: of one workload it would be the cheapest to empty.
+    group.owners = {entry: names[number % 3] for number, entry in enumerate(group.partitions)}
+    decision = group.run(60)
+    assert decision.replicas_wanted == 2
+    assert len(decision.victims) == 2
+    assert names[3] not in decision.victims
 
 
 def old(number: int) -> str:

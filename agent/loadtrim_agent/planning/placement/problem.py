@@ -280,6 +280,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Members that were to go already."""
     numbered: str = ""
     """As :attr:`..values.PlanConfig.numbered`."""
+    templated: str = ""
+    """As :attr:`..values.PlanConfig.templated`."""
     leader: str = ""
     may_move: bool = True
     """False: only what has to move does (no owner, owner leaves or is a victim)."""

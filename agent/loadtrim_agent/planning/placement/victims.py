@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..pods import place_in_line
+from ..pods import place_in_line, workload_beside
 from .problem import Bin, Item, Problem
 
 __all__ = ["going", "units"]
@@ -21,7 +21,8 @@ def units(problem: Problem) -> dict[str, list[Bin]]:
 def going(problem: Problem, passed_over: Sequence[str] = ()) -> tuple[str, ...]:
     """Members of the instances that are to go, sorted; empty where nobody has to.
 
-    Of a StatefulSet the highest numbers, whatever they own: its controller removes no others. Else who was a victim
+    Of a StatefulSet the highest numbers, whatever they own: its controller removes no others. Beside a Deployment the
+    pods of other workloads go last, for nobody takes them away. Else who was a victim
     already stays one. Then, among the weakest machines, the one with the fewest partitions and the least work to move,
     not the leader if another will do (its going costs a new leader's reading), the later name.
 
@@ -39,10 +40,11 @@ def going(problem: Problem, passed_over: Sequence[str] = ()) -> tuple[str, ...]:
 
     strongest = max((sum(entry.capacity for entry in members) for members in there.values()), default=1.0)
 
-    def order(unit: str) -> tuple[int, bool, bool, float, int, float, bool]:
+    def order(unit: str) -> tuple[int, bool, bool, bool, float, int, float, bool]:
         members = [entry.member for entry in there[unit]]
         return (
             -place_in_line(unit, problem.numbered),
+            bool(workload_beside(unit, problem.templated)),
             not any(member in before for member in members),
             unit in passed_over,
             # Machines within a tenth of each other are alike.
