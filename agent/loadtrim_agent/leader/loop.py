@@ -154,6 +154,8 @@ class GroupView:
         self._in_flight: dict[Partition, _Advised] = {}
         self.requested: int | None = None
         """Replicas asked for last; None: none in this leadership."""
+        self.standing: int | None = None
+        """Replicas that the scaler leaves as somebody else set them; None: there are none."""
         self._unowned: dict[Partition, int] = {}
         """Records that wait in partitions without an owner."""
         self._unowned_looked_at = 0.0
@@ -226,6 +228,7 @@ class GroupView:
             in_flight=dict(sorted((advised | promised).items())),
             manual_override=group.manual_override,
             replicas_requested=self.requested,
+            replicas_standing=self.standing,
             rates=rates,
             expected=expected,
             startup_expected_seconds=startup,
@@ -446,6 +449,7 @@ class LeaderLoop:
                 await self._view.look_at_unowned()
                 await self._rates.look(self._view.owners)
                 began = time.perf_counter()
+                self._view.standing = self._reconciler.standing
                 state = self._view.state(self._expected(), self._baselines.startup_seconds, self._rates.rates)
                 decision = await planner.decide(wall_time(), state)
                 self._count(planner, decision)

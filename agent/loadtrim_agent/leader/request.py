@@ -28,9 +28,11 @@ def request_of(
     instances = [unit.instance for unit in units_of(group) if not unit.leaving]
     others = {instance for instance in instances if workload_beside(instance, templated)}
     staying = tuple(instance for instance in instances if instance not in wish.victims)
+    beside = len(others.intersection(staying))
     request = ScaleRequest(
         group=decision.group,
-        replicas=max(1, wish.replicas - len(others.intersection(staying))),
+        replicas=max(1, wish.replicas - beside),
+        settled=max(1, (wish.settled or wish.replicas) - beside),
         victims=tuple(instance for instance in wish.victims if instance not in others),
         staying=tuple(instance for instance in staying if instance not in others),
         unknown=len(group.unknown),

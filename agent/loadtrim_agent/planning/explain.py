@@ -67,6 +67,8 @@ def explain(
     least = -(-placement.bound // max((len(unit.members) for unit in units), default=1))
     if not moving.slicing and _adds(least, sizing):
         parts.append(f"no fewer than {least} could do")
+    if (standing := group.replicas_standing or 0) > sizing.replicas:
+        parts.append(f"{standing} replicas stand that somebody else set, so as many work on")
     if placement.victims:
         # Whole instances go.
         going = {group.members[m].instance or short_member(m) for m in placement.victims if m in group.members}

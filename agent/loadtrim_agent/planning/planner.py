@@ -200,7 +200,7 @@ class Planner:
         self._state = sizing.state
         resting = self._advice.resting(now, group)
         problem = problem_of(group, measured.estimate, inputs, sizing, self._config, resting)
-        placement = self._place(problem, None if rollout else sizing.replicas)
+        placement = self._place(problem, None if rollout else max(sizing.replicas, group.replicas_standing or 0))
         self._victims = placement.victims
         return self._act(now, group, measured, sizing, placement, before)
 
@@ -360,7 +360,8 @@ class Planner:
         resting = self._advice.resting(now, group)
         pods = {"numbered": self._config.numbered, "templated": self._config.templated}
         problem = structs.replace(unmeasured(group, resting), **pods)
-        placement = self._place(problem, None if rollout else staying, by_number=True)
+        may_stay = max(staying, group.replicas_standing or 0)
+        placement = self._place(problem, None if rollout else may_stay, by_number=True)
         self._victims = placement.victims
         moves = _advice_of(placement, group)
         self._advised(moves, group)
@@ -552,7 +553,8 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
         first = max(place_in_line(instance, config.numbered) for instance in drains)
         drains |= {unit.instance for unit in going if place_in_line(unit.instance, config.numbered) < first}
     named = tuple(unit.instance for unit in going if unit.instance not in drains)
-    return ReplicaTarget(replicas=wanted + len(going) - len(named), victims=named, reason=decision.reason)
+    replicas = wanted + len(going) - len(named)
+    return ReplicaTarget(replicas=replicas, settled=wanted, victims=named, reason=decision.reason)
 
 
 _WITHDRAWN = frozenset({Reason.MANUAL_OVERRIDE.value, Reason.NOBODY.value})

@@ -203,6 +203,8 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     manual_override: ManualOverrideRecord | None = None
     replicas_requested: int | None = None
     """What the orchestrator was last asked for."""
+    replicas_standing: int | None = None
+    """As many as somebody else has set, and the scaler leaves: fewer are there by no plan. None: it leaves none."""
     rates: Rates | None = None
     """What the monitor says arrives; None: it has not said, or the reports do."""
     expected: Mapping[str, TopicCurve] = msgspec.field(default_factory=dict)
@@ -583,6 +585,8 @@ class ReplicaTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask the orchestrator for, now."""
 
     replicas: int
+    settled: int = 0
+    """Wanted once all that are to go are drained; 0: as many as ``replicas``."""
     victims: tuple[str, ...]
     """Instances that own nothing any more and are to go, sorted."""
     reason: str

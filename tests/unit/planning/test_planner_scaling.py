@@ -47,6 +47,22 @@ def following(group: Fleet, *decisions: DecisionRecord) -> Planner:
 # -- victims that need not go any more, or are gone ------------------------------------------------------------------
 
 
+def test_replicas_that_somebody_else_set_work_as_long_as_they_stand() -> None:
+    """They were drained: the scaler left them, and whoever had added them paid for pods that did nothing."""
+    group = Fleet(structs.replace(CONFIG, min_replicas=2), even(8, 150.0), members=4)
+    group.standing = 4
+    decision = group.run(60)
+    assert (decision.replicas_wanted, decision.victims) == (2, ())
+    assert "4 replicas stand that somebody else set" in decision.reason
+    request = scale_request(decision, group.state(), group.config)
+    assert (request.replicas, request.settled) == (2, 2)
+    group.standing = None
+    decision = group.run(5)
+    assert (decision.replicas_wanted, len(decision.victims)) == (2, 2)
+    request = scale_request(decision, group.state(), group.config)
+    assert request.settled == 2
+
+
 @pytest.mark.parametrize("dies", ["another", "the victim"])
 def test_a_member_that_dies_beside_a_victim_takes_its_place(dies: str) -> None:
     """One of three was to go. Two are left, so that nobody is: neither the one that has gone nor the drained one."""

@@ -88,6 +88,7 @@ class Fleet:
         self.manual_override: ManualOverrideRecord | None = None
         self.generation = 1
         self.requested: int | None = None
+        self.standing: int | None = None
         self.pending: list[int] = []
         self.history: list[DecisionRecord] = []
         self.reports: list[tuple[ReportRecord, float]] = []
@@ -141,6 +142,7 @@ class Fleet:
             in_flight=dict(self.in_flight),
             manual_override=self.manual_override,
             replicas_requested=self.requested,
+            replicas_standing=self.standing,
         )
 
     # -- one second

@@ -25,6 +25,8 @@ class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     replicas: int
     """Instances wanted, >= 1."""
+    settled: int = 0
+    """Instances wanted once those that drain have gone, >= 1; 0: as many as :attr:`replicas`."""
     victims: tuple[str, ...] = ()
     """Instances (as the orchestrator names them) that own nothing any more and are to go, each once."""
     staying: tuple[str, ...] = ()
@@ -57,6 +59,11 @@ class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True):
         return set(newer.staying) <= set(self.staying) and newer.unknown <= self.unknown
 
     @property
+    def settled_replicas(self) -> int:
+        """Instances wanted in the end."""
+        return self.settled or self.replicas
+
+    @property
     def _wish(self) -> tuple[str, int, frozenset[str]]:
         return self.group, self.replicas, frozenset(self.victims)
 
@@ -80,6 +87,8 @@ class ScaleOutcome(msgspec.Struct, frozen=True):
     """What happened, in words; never holds a token. At most :data:`DETAIL_MAX` characters, one line."""
     retry_after_seconds: float | None = None
     """The other side asks not to be asked again before; None: it does not say."""
+    stands: int | None = None
+    """Replicas that somebody else has set, and that are left as they are; None: there are none."""
 
     @property
     def accepted(self) -> bool:

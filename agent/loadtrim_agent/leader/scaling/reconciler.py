@@ -126,6 +126,8 @@ class ScaleReconciler:
         self._last: _Sent | None = None
         self._replicas: int | None = None
         self._instances: frozenset[str] = frozenset()
+        self._standing: tuple[int, int] | None = None
+        """Replicas that the scaler has left as somebody else set them, and those that were wanted in the end."""
         self._failures = 0
         self._failing_since = 0.0
         self._told: set[Answer] = set()
@@ -146,7 +148,7 @@ class ScaleReconciler:
         """
         self._wanted = request
         if request is None:
-            self._last = None
+            self._last = self._standing = None
             self._failures = 0
             self._told.clear()
             self._unmet.met()
@@ -178,6 +180,14 @@ class ScaleReconciler:
         if replicas != self._replicas or frozenset(instances) != self._instances:
             self._replicas, self._instances = replicas, frozenset(instances)
             self._changed.set()
+
+    @property
+    def standing(self) -> int | None:
+        """Replicas that somebody else set and that the scaler leaves, whatever is wanted less; None: there are none."""
+        if self._standing is None or self._wanted is None:
+            return None
+        stands, settled = self._standing
+        return stands if self._wanted.settled_replicas == settled else None
 
     def view(self) -> ReconcilerView:
         """What it is at."""
@@ -277,6 +287,7 @@ class ScaleReconciler:
         self._tell(request, outcome, loop.time())
         if self._wanted is not None:
             self._last = _Sent(request, outcome, sent_at, loop.time())
+            self._standing = (outcome.stands, request.settled_replicas) if outcome.stands is not None else None
         try:
             if self._observer is not None:
                 self._observer.scaled(request, outcome)

@@ -52,6 +52,25 @@ async def running(scaler: Scaler) -> AsyncIterator[Bench]:
         await bench.reconciler.close()
 
 
+async def test_replicas_that_stand_are_told_until_another_number_is_wanted_or_they_do_not_stand() -> None:
+    fake = FakeScaler()
+    stands = ScaleOutcome(REFUSED, "left at 6", stands=6)
+    fake.answers.extend([stands, stands])
+    async with running(fake) as bench:
+        assert bench.reconciler.standing is None
+        bench.reconciler.want(wish(4, *PODS[:2]))
+        await asyncio.sleep(0.1)
+        assert bench.reconciler.standing == 6
+        bench.reconciler.want(structs.replace(wish(5, PODS[0]), settled=4))
+        assert bench.reconciler.standing == 6, "one drains again, and as many are wanted in the end"
+        await asyncio.sleep(0.1)
+        bench.reconciler.want(wish(3))
+        assert bench.reconciler.standing is None
+        bench.reconciler.want(wish(4))
+        await asyncio.sleep(0.1)
+        assert bench.reconciler.standing is None, "it was accepted"
+
+
 # What is due when
 
 

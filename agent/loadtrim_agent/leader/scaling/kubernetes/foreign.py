@@ -43,7 +43,7 @@ class ForeignChanges:
         self._written: int | None = None
         """Replicas that a leader has written, or this one found as it wanted them; None: it knows of none."""
         self._stands: tuple[int, int] | None = None
-        """A foreign number that is respected, and the number that was wanted when it came."""
+        """A foreign number that is respected, and the number that was wanted in the end when it came."""
         self._seen: deque[float] = deque(maxlen=FOREIGN_MAX)
         self._until = 0.0
 
@@ -51,12 +51,15 @@ class ForeignChanges:
         """The workload has these replicas by the leader's will."""
         self._written, self._stands = replicas, None
 
-    def found(self, replicas: int) -> None:
+    def found(self, wanted: ScaleRequest) -> None:
         """The workload has as many as are wanted now.
 
-        A foreign number that stands goes on to: victims that drain are wanted too, and make up the same number.
+        A foreign number that stands goes on to: victims that drain are wanted too, and make up the same number. So it
+        is no number of the leader's will either, unless as many are wanted in the end.
         """
-        self._written = replicas
+        replicas = wanted.replicas
+        if replicas == wanted.settled_replicas:
+            self._written = replicas
         if self._stands is not None and self._stands[0] != replicas:
             self._stands = None
 
@@ -73,16 +76,16 @@ class ForeignChanges:
             self.wrote(found)
         elif self._written is not None and found != self._written:
             self._notice(target, workload, now)
-            self._stands = (found, wanted.replicas) if self._respect else None
+            self._stands = (found, wanted.settled_replicas) if self._respect else None
         if now < self._until:
             return (
                 f"{target} is left at {found}: its replicas were changed by another writer {FOREIGN_MAX} times within "
                 f"{FOREIGN_SECONDS:g} s. Let one of the two scale it; until then loadtrim only plans"
             )
-        if self._stands == (found, wanted.replicas):
+        if self._stands == (found, wanted.settled_replicas):
             return (
-                f"{target} is left at the {found} that somebody else set, until another number than {wanted.replicas} "
-                "is wanted (LOADTRIM_KUBERNETES_FOREIGN=respect)"
+                f"{target} is left at the {found} that somebody else set, until another number than "
+                f"{wanted.settled_replicas} is wanted (LOADTRIM_KUBERNETES_FOREIGN=respect)"
             )
         return ""
 

@@ -191,14 +191,14 @@ class KubernetesScaler:
             stopped = f"{target} was set to 0 replicas by {by}, which stops the group"
             return ScaleOutcome(Answer.REFUSED, one_line(f"{stopped}: nothing is changed until it has some again"))
         if workload.replicas == wanted.replicas:
-            self._foreign.found(wanted.replicas)
+            self._foreign.found(wanted)
             has = f"{target} has {wanted.replicas} replicas"
             if other := other_group(workload, wanted):
                 has += f", which the group {quoted(other)} set"
             said = filter(None, (has, shortfall(workload)))
             return ScaleOutcome(Answer.ACCEPTED, one_line("; ".join(said)))
         if refused := self._foreign.refuses(target, workload, wanted):
-            return ScaleOutcome(Answer.REFUSED, one_line(refused))
+            return ScaleOutcome(Answer.REFUSED, one_line(refused), stands=workload.replicas)
         if workload.replicas > wanted.replicas and (why := uncounted(target, workload)):
             return ScaleOutcome(Answer.REFUSED, one_line(f"{target} stays at {workload.replicas}: {why}"))
         return None

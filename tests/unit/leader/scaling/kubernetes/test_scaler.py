@@ -362,6 +362,22 @@ async def test_victims_that_drain_do_not_take_back_that_a_change_is_respected() 
     assert bench.cluster.writes == []
 
 
+@pytest.mark.parametrize("drain", [1, 2])
+async def test_a_respected_change_counts_by_what_is_wanted_once_all_have_drained(drain: int) -> None:
+    """The extra pods were to go, and drained: what was asked for while they did made up another number."""
+    bench = Bench(3, foreign="respect")
+    await bench.ask(3)
+    bench.cluster.change(5)
+    draining = msgspec.structs.replace(wanted(3 + drain), settled=3)
+    await bench.scaler.request(draining)
+    outcome = await bench.scaler.request(wanted(3, "payments-3", "payments-4"))
+    assert (outcome.answer, outcome.stands) == (Answer.REFUSED, 5)
+    assert (await bench.scaler.request(draining)).stands == (5 if drain == 1 else None)
+    bench.cluster.set_ready(2)
+    assert (await bench.ask(2))[0] is Answer.ACCEPTED, "another number is wanted"
+    assert bench.cluster.writes == [2]
+
+
 async def test_the_groups_number_is_its_own_though_a_tool_has_applied_it_as_well(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
