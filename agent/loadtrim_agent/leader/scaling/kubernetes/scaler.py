@@ -9,7 +9,8 @@ Theory of operation, for each request, of which the reconciler makes one at a ti
         written last by another group                   refused: two groups cannot both own them
         changed by somebody else since our last change  told; refused for a while after the third time
         fewer are wanted, and ready pods not counted    refused
-        fewer are wanted, and a ready pod would go      read again until the readiness has arrived, or time is over
+        fewer are wanted, and a ready pod would go      read again until the readiness has arrived, or time is over;
+                                                        the next time for the same: no more than once
         fewer are wanted, and one that works is unwell  read again for some probes: it may have failed only one
     write the replicas, naming the version that was read, while the member's lease holds, and the Lease
         another version by now                          read again
@@ -45,7 +46,7 @@ log = logging.getLogger("loadtrim.scaling")
 Foreign = Literal["respect", "correct"]
 READINESS_SECONDS: Final = 10.0
 """A request waits this long for victims to be seen as not ready. Chosen: some probes of a second each; the reconciler
-asks again after it."""
+asks again after it, and then one look each time is enough: what lasts so long is a fault that may last for hours."""
 UNWELL_SECONDS: Final = 5.0
 """A pod that works and is not ready for longer than this is not well, and may go in place of a victim. Chosen: a probe
 that failed once is made good by the next one, after a second; some seconds more for a machine that is busy."""
@@ -88,6 +89,8 @@ class KubernetesScaler:
         self._fence = fence
         self.lease = lease
         self._foreign = ForeignChanges(respect=foreign == "respect", leased=lease is not None, clock=clock)
+        self._waited_for: ScaleRequest | None = None
+        """The request that has waited in vain, last of all; None: none has since something was accepted."""
         self._requests: set[asyncio.Timeout] = set()
         self._closed = False
 
@@ -130,7 +133,7 @@ class KubernetesScaler:
 
     async def _converse(self, api: Conversation, target: Target, wanted: ScaleRequest) -> ScaleOutcome:
         clock = asyncio.get_running_loop().time
-        ends = clock() + READINESS_SECONDS
+        ends = clock() + (0.0 if wanted.asks_the_same(self._waited_for) else READINESS_SECONDS)
         well_at = clock()
         conflicts = 0
         while True:
@@ -140,9 +143,11 @@ class KubernetesScaler:
             if not unwell:
                 well_at = clock()
             if outcome := self._settled(target, workload, wanted):
+                self._waited_for = None
                 return outcome
             if fewer and (why := not_yet(target, workload, wanted)):
                 if clock() >= ends:
+                    self._waited_for = wanted
                     return ScaleOutcome(Answer.FAILED, one_line(f"{target} stays at {workload.replicas}: {why}"))
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
@@ -160,6 +165,7 @@ class KubernetesScaler:
                 if error.status != HTTPStatus.CONFLICT or conflicts > CONFLICTS_MAX:
                     raise
                 continue
+            self._waited_for = None
             self._foreign.wrote(wanted.replicas)
             return ScaleOutcome(Answer.ACCEPTED, f"{target}: {workload.replicas} -> {wanted.replicas}")
 

@@ -362,6 +362,28 @@ async def test_victims_that_drain_do_not_take_back_that_a_change_is_respected() 
     assert bench.cluster.writes == []
 
 
+async def test_a_victim_that_stays_ready_is_looked_after_without_end_but_not_four_times_a_second() -> None:
+    """A pod without a readiness probe: each request waited ten seconds with 40 reads, and the next one came at once."""
+    bench = Bench(3)
+    assert (await bench.ask(2, "payments-b"))[0] is Answer.FAILED
+    reads = bench.cluster.reads
+    for _ in range(3):
+        assert (await bench.ask(2, "payments-b"))[0] is Answer.FAILED
+    assert bench.cluster.reads == reads + 3
+    other = asyncio.create_task(bench.ask(2, "payments-c"))
+    await asyncio.sleep(3.0)
+    assert not other.done(), "of another victim nothing is known"
+    other.cancel()
+    bench.cluster.set_ready(2)
+    assert (await bench.ask(2, "payments-b"))[0] is Answer.ACCEPTED
+    bench.cluster.change(3)
+    bench.cluster.set_ready(3)
+    again = asyncio.create_task(bench.ask(2, "payments-b"))
+    await asyncio.sleep(3.0)
+    assert not again.done(), "it has been carried out since"
+    again.cancel()
+
+
 @pytest.mark.parametrize("drain", [1, 2])
 async def test_a_respected_change_counts_by_what_is_wanted_once_all_have_drained(drain: int) -> None:
     """The extra pods were to go, and drained: what was asked for while they did made up another number."""
