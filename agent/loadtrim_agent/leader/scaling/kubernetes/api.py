@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from .lease import WorkloadLease
@@ -27,6 +29,15 @@ class ApiError(Exception):
         self.status = status
         self.message = message
         self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def lacks_right(self) -> bool:
+        """Whether a right is missing. Admission webhooks and proxies answer 403 as well, and no Role helps there."""
+        return self.status == HTTPStatus.FORBIDDEN and _NO_RIGHT.search(self.message) is not None
+
+
+_NO_RIGHT = re.compile(r"\bcannot \S+ resource\b")
+"""Source: ``forbiddenMessage`` of ``k8s.io/apiserver``, for all of its authorizers."""
 
 
 class Conversation(Protocol):

@@ -162,6 +162,8 @@ class KubernetesScaler:
                 await api.set_replicas(target, wanted.replicas, workload.version, field_manager(wanted.group))
             except ApiError as error:
                 conflicts += 1
+                if error.status == HTTPStatus.NOT_FOUND:
+                    return _unscalable(target, error)
                 if error.status != HTTPStatus.CONFLICT or conflicts > CONFLICTS_MAX:
                     raise
                 continue
@@ -179,7 +181,7 @@ class KubernetesScaler:
         try:
             why = await self.lease.take(api)
         except ApiError as error:
-            if error.status != HTTPStatus.FORBIDDEN:
+            if not error.lacks_right:
                 raise
             why = (
                 f"403 Forbidden: the ServiceAccount's Role has to permit get and update on leases (apiGroups "
@@ -212,25 +214,34 @@ class KubernetesScaler:
     def _failed(self, error: ApiError) -> ScaleOutcome:
         answer = Answer.REFUSED if error.status in _REFUSALS else Answer.FAILED
         said = f"{error.status} {error.message}" if error.status else error.message
-        if hint := self._hint(error.status):
+        if hint := self._hint(error):
             # The hint first: the API server's words may be longer than there is room for.
             said = f"{error.status} {hint}. The API server says: {error.message}"
         return ScaleOutcome(answer, one_line(said), error.retry_after_seconds)
 
-    def _hint(self, status: int) -> str:
+    def _hint(self, error: ApiError) -> str:
         """Return what to do about a refusal; empty: its own words are all that there is to say."""
         target, namespace = self._target, self._api.namespace
-        if status == HTTPStatus.FORBIDDEN and target is not None:
+        if error.lacks_right and target is not None:
             return (
                 f"Forbidden: the ServiceAccount's Role has to permit get on {target.resource} and patch on "
                 f"{target.resource}/scale (apiGroups [{target.group}], resourceNames [{target.name}], namespace "
                 f"{namespace})"
             )
-        if status == HTTPStatus.NOT_FOUND:
+        if error.status == HTTPStatus.FORBIDDEN:
+            return "Forbidden: no right of the Role is missing; an admission webhook, a policy or a proxy denies it"
+        if error.status == HTTPStatus.NOT_FOUND:
             return (
                 f"There is no {target} in namespace {namespace}: set LOADTRIM_KUBERNETES_TARGET to this pod's workload"
             )
         return ""
+
+
+def _unscalable(target: Target, error: ApiError) -> ScaleOutcome:
+    """Return the outcome where a workload was read a moment ago, and its ``scale`` is not there."""
+    why = f"404 {target} has no scale subresource, or was deleted a moment ago"
+    what_to_do = "Name a workload that can be scaled in LOADTRIM_KUBERNETES_TARGET"
+    return ScaleOutcome(Answer.REFUSED, one_line(f"{why}. {what_to_do}. The API server says: {error.message}"))
 
 
 _REFUSALS = frozenset(

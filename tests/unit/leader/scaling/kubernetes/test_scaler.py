@@ -608,10 +608,16 @@ async def test_pods_that_never_start_are_no_storm() -> None:
     assert bench.cluster.reads <= 3600 / 10 + 1
 
 
+NO_RIGHT = (
+    'deployments.apps "payments" is forbidden: User "system:serviceaccount:shop:payments" cannot patch resource '
+    '"deployments/scale" in API group "apps" in the namespace "shop"'
+)
+
+
 @pytest.mark.parametrize(
     ("status", "answer", "hint"),
     [
-        (403, Answer.REFUSED, "get on deployments and patch on deployments/scale"),
+        (403, Answer.REFUSED, "no right of the Role"),
         (404, Answer.REFUSED, "set LOADTRIM_KUBERNETES_TARGET"),
         (422, Answer.REFUSED, "422"),
         (401, Answer.FAILED, "401"),
@@ -638,11 +644,32 @@ async def test_what_the_api_server_refuses_is_told(status: int, answer: Answer, 
 )
 async def test_a_long_message_of_the_api_server_cuts_off_no_hint(status: int, hint: str) -> None:
     bench = Bench(3)
-    bench.cluster.fails.append(ApiError(status, "as told " * 100))
+    bench.cluster.fails.append(ApiError(status, NO_RIGHT + "; as told" * 100))
     _, detail = await bench.ask(5)
     assert detail.startswith(f"{status} ")
     assert hint in detail
-    assert "as told" in detail
+    assert "User" in detail
+
+
+async def test_what_an_admission_webhook_denies_is_no_missing_right() -> None:
+    """It answers 403 as well, and the log sent to the Role whoever looked for the fault."""
+    bench = Bench(3)
+    bench.cluster.fails.extend([None, ApiError(403, 'admission webhook "size.shop" denied the request: too many')])
+    answer, detail = await bench.ask(5)
+    assert answer is Answer.REFUSED
+    assert "no right of the Role" in detail
+    assert 'admission webhook "size.shop" denied the request: too many' in detail
+    assert "permit" not in detail
+
+
+async def test_a_workload_that_can_be_read_and_not_be_scaled_is_told() -> None:
+    """404 of its scale said that there was no such workload."""
+    bench = Bench(3)
+    bench.cluster.fails.extend([None, ApiError(404, "the server could not find the requested resource")])
+    answer, detail = await bench.ask(5)
+    assert answer is Answer.REFUSED
+    assert "deployments/payments has no scale subresource, or was deleted a moment ago" in detail
+    assert "There is no deployments/payments" not in detail
 
 
 async def test_when_to_ask_again_is_passed_on() -> None:
@@ -767,6 +794,14 @@ async def test_a_missing_right_on_the_lease_is_told_with_its_rule() -> None:
     assert answer is Answer.REFUSED
     assert "permit get and update on leases (apiGroups [coordination.k8s.io], resourceNames [payments]" in detail
     assert bench.cluster.writes == []
+
+
+async def test_what_an_admission_webhook_denies_of_the_lease_is_no_missing_right() -> None:
+    bench = Leased()
+    bench.cluster.lease_fails = ApiError(403, 'admission webhook "leases.shop" denied the request')
+    answer, detail = await bench.ask(4)
+    assert answer is Answer.REFUSED
+    assert "no right of the Role" in detail
 
 
 async def test_a_lease_that_cannot_be_asked_for_is_a_failure() -> None:
