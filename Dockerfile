@@ -29,7 +29,7 @@ EXPOSE 9095
 USER 10001:10001
 # For Docker and Compose; in Kubernetes the probes of the Deployment count. It fails only for a reason that is the agent's;
 # without a server, or with one at a port that is drawn, nothing is asked.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=6 \
+HEALTHCHECK --interval=10s --timeout=5s --start-period=600s --retries=6 \
     CMD ["python", "-c", "from os import environ; from urllib.request import urlopen; port = environ['LOADTRIM_HTTP'].rpartition(':')[2]; port in ('off', '0') or urlopen('http://127.0.0.1:%s/healthz' % port, timeout=4)"]
 # SIGTERM reaches Python itself, so that partitions are handed over before the container goes.
 ENTRYPOINT ["python", "payments/service.py"]

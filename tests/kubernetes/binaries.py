@@ -65,6 +65,7 @@ def helm() -> Path:
 def _installed(module: str, command: str) -> Path:
     kept = cache_directory() / "kubernetes" / module.replace("/", "_")
     if not (kept / command).exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
         with locked(cache_directory() / "kubernetes" / "lock"):
             environment = os.environ | {"GOBIN": str(kept), "GOFLAGS": "-mod=mod"}
             subprocess.run([_go(), "install", module], env=environment, check=True, timeout=BUILD_SECONDS)

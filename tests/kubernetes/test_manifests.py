@@ -122,6 +122,16 @@ def test_the_api_server_takes_all_of_it(shop: Shop, defined: None, tmp_path: Pat
     assert pod.get("automountServiceAccountToken", True) is (not publishes or "ended" in components)
 
 
+def test_a_pod_may_take_minutes_until_its_first_consumer_starts() -> None:
+    """Nobody listens at the port until then: after 60 s the liveness probe killed it, each time again."""
+    deployment = yaml.safe_load((EXAMPLE / "deployment.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    startup, liveness = container["startupProbe"], container["livenessProbe"]
+    assert startup["httpGet"] == liveness["httpGet"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 600
+    assert startup["periodSeconds"] == container["readinessProbe"]["periodSeconds"], "no pod is ready the later for it"
+
+
 def test_bounds_of_group_and_autoscaler_are_the_same(tmp_path: Path) -> None:
     for component, least, most in (
         ("metric-hpa", "minReplicas", "maxReplicas"),
