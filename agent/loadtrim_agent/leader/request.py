@@ -1,4 +1,4 @@
-"""The request to the scaler, made of a decision. Pure."""
+"""The leader makes the request to its scaler of a decision. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def request_of(
 ) -> tuple[ScaleRequest, list[str]]:
     """Return what to ask the scaler for, and the instances that it has now.
 
-    It changes one workload. Pods of another one are members, and no replicas of this one: what they make up of the
-    wanted number is there already, and none of them goes by a smaller one.
+    It changes one workload. Pods of another one are members, and no replicas of this one. What they make up of the
+    wanted number is there already, and no smaller one takes them away.
 
     Args:
         decision: the leader's last one.

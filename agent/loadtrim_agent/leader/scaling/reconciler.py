@@ -89,6 +89,13 @@ class _Sent(msgspec.Struct, frozen=True):
     answered_at: float
 
 
+class _There(msgspec.Struct, frozen=True):
+    """The group as it was seen last."""
+
+    replicas: int | None = None
+    instances: frozenset[str] = frozenset()
+
+
 class _UnderWay:
     """One request until its answer."""
 
@@ -124,8 +131,7 @@ class ScaleReconciler:
         self._cadence = cadence or Cadence()
         self._wanted: ScaleRequest | None = None
         self._last: _Sent | None = None
-        self._replicas: int | None = None
-        self._instances: frozenset[str] = frozenset()
+        self._there = _There()
         self._standing: tuple[int, int] | None = None
         """Replicas that the scaler has left as somebody else set them, and those that were wanted in the end."""
         self._failures = 0
@@ -177,8 +183,9 @@ class ScaleReconciler:
         """
         if self._wanted is not None and replicas == self._wanted.replicas:
             self._unmet.met()
-        if replicas != self._replicas or frozenset(instances) != self._instances:
-            self._replicas, self._instances = replicas, frozenset(instances)
+        there = _There(replicas, frozenset(instances))
+        if there != self._there:
+            self._there = there
             self._changed.set()
 
     @property
@@ -268,7 +275,7 @@ class ScaleReconciler:
         return max(asked, min(last.answered_at + self._retry_seconds(), regular))
 
     def _differs(self, wanted: ScaleRequest) -> bool:
-        return self._replicas != wanted.replicas or not self._instances.isdisjoint(wanted.victims)
+        return self._there.replicas != wanted.replicas or not self._there.instances.isdisjoint(wanted.victims)
 
     def _retry_seconds(self) -> float:
         wait = self._cadence.first_seconds
@@ -355,7 +362,7 @@ class ScaleReconciler:
 
     def _look_after(self, request: ScaleRequest, outcome: ScaleOutcome, now: float) -> None:
         """Complain where nobody makes it so: too few machines, a quota, bounds of somebody else."""
-        there = self._replicas
+        there = self._there.replicas
         if there is None or there == request.replicas or request.rollout:
             return
         if not self._unmet.lasts(request.replicas, now):

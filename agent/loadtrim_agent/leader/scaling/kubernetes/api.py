@@ -32,7 +32,7 @@ class ApiError(Exception):
 
     @property
     def lacks_right(self) -> bool:
-        """Whether a right is missing. Admission webhooks and proxies answer 403 as well, and no Role helps there."""
+        """Return whether a right is missing. Webhooks and proxies answer 403 as well, and no Role helps there."""
         return self.status == HTTPStatus.FORBIDDEN and _NO_RIGHT.search(self.message) is not None
 
 

@@ -45,8 +45,8 @@ log = logging.getLogger("loadtrim.scaling")
 
 Foreign = Literal["respect", "correct"]
 READINESS_SECONDS: Final = 10.0
-"""A request waits this long for victims to be seen as not ready. Chosen: some probes of a second each; the reconciler
-asks again after it, and then one look each time is enough: what lasts so long is a fault that may last for hours."""
+"""A request waits this long for victims to be seen as not ready. Chosen: some probes of a second each. The
+reconciler asks again after it, and each time takes one look then: what lasts so long may last for hours."""
 UNWELL_SECONDS: Final = 5.0
 """A pod that works and is not ready for longer than this is not well, and may go in place of a victim. Chosen: a probe
 that failed once is made good by the next one, after a second; some seconds more for a machine that is busy."""
