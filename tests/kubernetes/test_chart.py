@@ -77,6 +77,15 @@ def test_its_values_reach_every_object() -> None:
     assert "replicas.or\\\\.ders" in text
 
 
+def test_releases_in_two_namespaces_share_no_object_of_the_cluster() -> None:
+    """The second one was refused: the first one's admission policy had the name."""
+    here, there = ({name for name in by_name(chart({"operations": True}, space)) if "Policy" in name} for space in "ab")
+    assert {name.split()[0] for name in here} >= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    assert {name for name in here & there if "Admission" in name} == set()
+    (binding,) = (item for item in chart({"operations": True}, "a") if item["kind"].endswith("PolicyBinding"))
+    assert f"ValidatingAdmissionPolicy {binding['spec']['policyName']}" in here
+
+
 def test_an_upgrade_writes_no_replicas_and_a_wrong_scaler_is_refused() -> None:
     (deployment,) = (item for item in chart({}) if item["kind"] == "Deployment")
     assert "replicas" not in deployment["spec"]
