@@ -233,6 +233,24 @@ async def test_pods_of_another_workload_are_no_replicas_of_the_scaled_one() -> N
     assert seen == [(2, ["pod-bbbbbb-bbbbb", "pod-bbbbbb-ccccc"])] * 3
 
 
+async def test_what_stands_by_the_scaler_is_planned_with() -> None:
+    leader: Any = led(SimpleNamespace(standing=6))
+    told: list[int | None] = []
+    leader._group = SimpleNamespace(snapshot=lambda: SimpleNamespace(is_leader=True))
+    leader._rates = SimpleNamespace(look=_nothing, rates=None)
+    leader._view = SimpleNamespace(
+        look_at_unowned=lambda: _nothing(None), owners={}, state=lambda *_: told.append(leader._view.standing)
+    )
+
+    async def decide(*_: object) -> None:
+        raise OverflowError
+
+    planner: Any = SimpleNamespace(decide=decide)
+    with pytest.raises(OverflowError):
+        await leader._decide_while_clock_runs(SimpleNamespace(), lambda: _nothing(None), planner)
+    assert told == [6]
+
+
 async def test_the_first_plan_of_a_leader_is_written_also_where_there_is_nothing_to_do() -> None:
     """A victim of an earlier leader, drained and not ready, learns from it that it is none any more."""
     written: list[Any] = []
