@@ -15,7 +15,7 @@ class CommitCalls:
         by_hand: nothing else commits, so calls are kept until they are taken.
     """
 
-    __slots__ = ("_calls", "by_hand", "highest", "sent")
+    __slots__ = ("_calls", "by_hand", "highest", "moves", "sent")
 
     def __init__(self, *, by_hand: bool) -> None:
         self.by_hand = by_hand
@@ -24,6 +24,8 @@ class CommitCalls:
         """User: the offset that it has said to be done; 0: nothing yet, or nothing since its position was moved."""
         self.sent = -1
         """User: the offset that it sent in a transaction last, or went back to; -1: neither yet."""
+        self.moves = 0
+        """User: so often the position was moved."""
 
     def called(self, offset: int, position: int, now: float) -> None:
         """User: an offset is to be committed.
@@ -39,8 +41,9 @@ class CommitCalls:
             if self.by_hand:
                 self._calls.append((offset, now))
 
-    def sought(self, offset: int) -> None:
-        """User: the position was moved, so that lower offsets say something new."""
+    def moved(self, offset: int) -> None:
+        """User: the position was moved, by a seek or in a log that goes back: lower offsets say something new."""
+        self.moves += 1
         self.highest = 0
         self.sent = offset
 

@@ -149,7 +149,7 @@ class Stream:
         return batches[0][3] if batches else -1
 
     def peek(self, finished: Callable[[Chunk], None], records_max: int = SLICE_RECORDS) -> Any | None:
-        """The next record, or None.
+        """The next record, or None. Nothing is read over a place where the log goes back (:mod:`.going_back`).
 
         Args:
             finished: told of a chunk that is unpacked.
@@ -164,7 +164,7 @@ class Stream:
             reader = self._reader
             self.let_go()
             if reader is None:
-                if not self.chunks:
+                if not self.chunks or self.chunks[0].start < self.position:
                     return None
                 # In this order: a chunk on its way from one to the other would look as if all was handed out.
                 reader = self._reader = Reader(self.chunks[0])

@@ -117,15 +117,9 @@ class PendingRecords:
 
     def done(self, offset: int, now: float) -> bool:
         """Take a record off. Returns False where it is not pending."""
-        pending = self._records.pop(offset, None)
+        pending = self._take_off(offset)
         if pending is None:
             return False
-        self._blocks.pop(offset, None)
-        self._unbegun.discard(offset)
-        if offset in self._given_up:
-            self._given_up.discard(offset)
-        else:
-            self._time(pending, -1)
         self.reported_done.append(ReportedDone(pending.stamp, pending.taken_at, now))
         return True
 
@@ -155,6 +149,23 @@ class PendingRecords:
         self._unbegun.clear()
         self._blocks.clear()
         self._timed, self._taken_at_sum = 0, 0.0
+
+    def forget_from(self, offset: int) -> None:
+        """Forget what is pending from an offset on: the log holds other records there now."""
+        for each in [pending for pending in self._records if pending >= offset]:
+            self._take_off(each)
+
+    def _take_off(self, offset: int) -> Pending | None:
+        pending = self._records.pop(offset, None)
+        if pending is None:
+            return None
+        self._blocks.pop(offset, None)
+        self._unbegun.discard(offset)
+        if offset in self._given_up:
+            self._given_up.discard(offset)
+        else:
+            self._time(pending, -1)
+        return pending
 
     def _time(self, pending: Pending, records: int) -> None:
         self._timed += records

@@ -20,13 +20,13 @@ __all__ = ["StreamPositions"]
 class _Passed(msgspec.Struct, frozen=True):
     """Remember that a stretch of the log behind the last record done holds no records."""
 
-    seeks: int
+    moves: int
     done: int
     behind: int
 
     def holds(self, stream: Stream, done: int) -> bool:
-        """Return whether nothing more was done since, and no seek came."""
-        return self.done == done and self.seeks == stream.seeks
+        """Return whether nothing more was done since, and the position was not moved."""
+        return self.done == done and self.moves == stream.commits.moves
 
 
 class StreamPositions:
@@ -50,6 +50,7 @@ class StreamPositions:
 
         With auto-commit what user code has committed itself is done, also where the last of it is still in hand.
         """
+        to_come = self._to_come(stream)
         # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
         exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
         committed = 0 if stream.commits.by_hand else stream.commits.highest
@@ -62,7 +63,7 @@ class StreamPositions:
             done = handed_out  # Nothing was handed out. Where it goes on must not be looked up again after a stop.
         # What user code gave up with is not in hand, and not done either: its offset has been handed out.
         all_of_it = exhausted and in_hand is None and done == handed_out and not stream.seeking
-        return self._past(self._passed, stream, done, all_of_it=all_of_it)
+        return self._below(to_come, stream, self._past(self._passed, stream, done, all_of_it=all_of_it))
 
     def position(self, stream: Stream) -> int:
         """The offset handed out next: behind what was handed out, and behind what the log holds no records of.
@@ -72,18 +73,21 @@ class StreamPositions:
         """
         if not stream.placed:
             raise NoOffsetForPartitionError(TopicPartition(*stream.partition))
+        to_come = self._to_come(stream)
         exhausted, position = stream.exhausted, stream.position
-        return self._behind(stream, position) if exhausted and not stream.seeking else position
+        behind = self._behind(stream, position) if exhausted and not stream.seeking else position
+        return self._below(to_come, stream, behind)
 
     def behind(self, stream: Stream, handed_out: int) -> int:
         """Return what user code commits that has been handed out everything before ``handed_out``.
 
         That is behind what the log holds no records of, and stays so when the next ones come.
         """
+        to_come = self._to_come(stream)
         # In this order: a record that is taken in between would be passed otherwise.
         exhausted, position = stream.exhausted, stream.position
         all_of_it = exhausted and handed_out == position and not stream.seeking
-        return self._past(self._committed, stream, handed_out, all_of_it=all_of_it)
+        return self._below(to_come, stream, self._past(self._committed, stream, handed_out, all_of_it=all_of_it))
 
     async def position_of(self, partition: Partition) -> int:
         """Return the offset delivered next, as :meth:`position`.
@@ -107,19 +111,31 @@ class StreamPositions:
         """
         if all_of_it:
             behind = self._behind(stream, offset)
-            memory[stream] = _Passed(stream.seeks, offset, behind)
+            memory[stream] = _Passed(stream.commits.moves, offset, behind)
             return behind
         passed = memory.get(stream)
         return passed.behind if passed is not None and passed.holds(stream, offset) else offset
 
     def _behind(self, stream: Stream, offset: int) -> int:
-        """Everything before ``offset`` was handed out: past control records and what was compacted away behind it.
-
-        Where ``auto_offset_reset`` has gone on from there it is there, also before: in a log that was made anew, say.
-        """
+        """Everything before ``offset`` was handed out: past control records and what was compacted away behind it."""
         fetched = self._fetcher.position(stream.partition)
         if fetched is None or self._buffer.streams.get(stream.partition) is not stream:
             return offset
-        behind, reset = fetched
-        elsewhere = reset is not None and reset.before >= offset
-        return behind if behind > offset or elsewhere else offset
+        return max(fetched.offset, offset)
+
+    def _to_come(self, stream: Stream) -> int | None:
+        """Return the lowest offset that is known to come, of what was fetched and of where a reset has led.
+
+        All that was handed out lies below, unless the log goes back (:mod:`.going_back`). Ask for it first: a chunk
+        that user code's thread has opened since counts still.
+        """
+        starts = [chunk.start for chunk in tuple(stream.chunks)]
+        fetched = self._fetcher.position(stream.partition)
+        if fetched is not None and fetched.reset is not None:
+            starts.append(fetched.offset)
+        return min(starts, default=None)
+
+    @staticmethod
+    def _below(to_come: int | None, stream: Stream, offset: int) -> int:
+        """Return an offset, but no higher than what is to come, unless user code seeks elsewhere."""
+        return offset if to_come is None or stream.seeking else min(to_come, offset)

@@ -24,6 +24,7 @@ from loadtrim_agent.kafka.fetch.state import Budget
 
 from .call_errors import CallErrors
 from .deserializer import RecordDeserializer
+from .going_back import go_back
 from .hand import Hand
 from .partition_stream import Stream
 from .ports import BufferOwner
@@ -279,8 +280,9 @@ class RecordBuffer:
         stamps: list[int] = []
         bounds = self.turns.bounds
         try:
-            while len(records) < limit and self._peek(stream, min(limit - len(records), BATCH_RECORDS)) is not None:
-                more = limit - len(records)
+            while more := limit - len(records):
+                if self._peek(stream, min(more, BATCH_RECORDS), begins=False) is None:
+                    break
                 if bounds.until:
                     more = bounds.below(stream, more)
                 if not more:
@@ -354,7 +356,7 @@ class RecordBuffer:
         self._run = None
         stream.seeks += 1
         self.errors.forget(stream.partition)  # which the seek answers
-        stream.commits.sought(offset)  # first this, then what is done: what it has committed before counts no more
+        stream.commits.moved(offset)  # first this, then what is done: what it has committed before counts no more
         stream.position = offset
         stream.done = offset
         if stream.pending is not None:
@@ -426,9 +428,12 @@ class RecordBuffer:
         if stream.in_hand is None:
             self.agent.drained(stream)
 
-    def _peek(self, stream: Stream, records_max: int) -> Any | None:
+    def _peek(self, stream: Stream, records_max: int, *, begins: bool = True) -> Any | None:
         try:
-            return stream.peek(lambda chunk: self.agent.unpacked(stream, chunk), records_max)
+            record = stream.peek(lambda chunk: self.agent.unpacked(stream, chunk), records_max)
+            if record is None and begins and go_back(stream, self.hand.telling):
+                record = stream.peek(lambda chunk: self.agent.unpacked(stream, chunk), records_max)
+            return record
         except Exception:
             # It may have been spoilt on its way: the next call gets what is fetched anew, or the same error.
             stream.seeks += 1

@@ -26,6 +26,6 @@ def test_an_offset_beyond_what_was_handed_out_says_nothing_of_what_comes() -> No
 def test_after_a_seek_lower_offsets_say_something_new() -> None:
     calls = CommitCalls(by_hand=True)
     calls.called(10, 10, 1.0)
-    calls.sought(0)
+    calls.moved(0)
     calls.called(3, 5, 2.0)
     assert calls.take() == [(10, 1.0), (3, 2.0)]

@@ -565,7 +565,7 @@ async def test_a_record_that_is_taken_while_user_code_commits_is_not_passed() ->
     house.fetcher.positions[FIRST] = 18
 
     class TakenMeanwhile:
-        partition, seeks, seeking, exhausted = FIRST, 0, False, False
+        partition, chunks, seeking, exhausted = FIRST, (), False, False
 
         @property
         def position(self) -> int:
@@ -583,7 +583,7 @@ async def test_where_the_log_goes_on_may_be_committed_though_nothing_came(behind
     house = House()
     await house.with_a_record_in_hand(FIRST)
     stream, positions = house.buffer.streams[FIRST], house.partitions.positions
-    house.fetcher.positions[FIRST], house.fetcher.resets[FIRST] = behind, Reset(1, first=False)
+    house.fetcher.positions[FIRST], house.fetcher.resets[FIRST] = behind, Reset(first=False)
     assert positions.done_offset(stream) is None, "it is in hand"
     assert house.buffer.take_one() is None
     assert (positions.position(stream), positions.done_offset(stream)) == (behind, behind)
@@ -596,9 +596,9 @@ async def test_where_the_log_goes_on_may_be_committed_though_nothing_ever_came()
     stream.forget_hand()  # given up
     house.fetcher.positions[FIRST] = 200
     assert positions.done_offset(stream) is None
-    house.fetcher.resets[FIRST] = Reset(1, first=False)
+    house.fetcher.resets[FIRST] = Reset(first=False)
     assert positions.done_offset(stream) is None, "a record that was given up is handed out again"
-    house.fetcher.resets[FIRST] = Reset(1, first=True)
+    house.fetcher.resets[FIRST] = Reset(first=True)
     assert positions.done_offset(stream) == 200, "nothing was given since it was fetched from there"
 
 

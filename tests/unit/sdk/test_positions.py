@@ -262,6 +262,22 @@ async def test_what_user_code_has_committed_itself_is_not_committed_lower_by_aut
         assert broker.committed(GROUP, TOPIC, 0) == 4
 
 
+async def test_a_topic_that_is_made_anew_under_a_member_is_committed_from_its_beginning() -> None:
+    """What user code had committed of the old one stayed committed, and the next owner began there in the new one."""
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        CutLog(broker, 0)
+        await broker.send(TOPIC, 0, *[b"old"] * 5)
+        async with consumer_of(broker, auto_offset_reset="earliest", fetch_max_wait_ms=50) as one:
+            for _ in range(5):
+                await one.getone()
+            await one.commit()
+            assert broker.committed(GROUP, TOPIC, 0) == 5
+            broker.logs[TOPIC, 0].clear()
+            await broker.send(TOPIC, 0, b"new", b"new", b"new")
+            assert [(await one.getone()).value for _ in range(2)] == [b"new"] * 2
+        assert broker.committed(GROUP, TOPIC, 0) == 1
+
+
 async def auto_commit(agent: Any) -> None:
     """What is done is committed now, as ``auto_commit_interval_ms`` says."""
     agent.commits.commit_done()

@@ -501,7 +501,7 @@ class KafkaFetcher:
                 continue
             if self._states.get(state.partition) is state:
                 log.info("%s: offset %d is out of range, going on at %d", state.partition, state.offset, offset)
-                state.resets.last = Reset(state.offset, first=not state.resets.given)
+                state.resets.last = Reset(first=not state.resets.given)
                 state.offset, state.resets.under_way, state.hot = offset, False, True
                 self._mark_dirty(state.partition)
             return

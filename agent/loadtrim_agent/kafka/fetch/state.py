@@ -25,8 +25,6 @@ class Route(NamedTuple):
 class Reset(NamedTuple):
     """A partition's offset was out of range, and it goes on where ``auto_offset_reset`` says."""
 
-    before: int
-    """The offset that was out of range."""
     first: bool
     """No record was given since the take."""
 
