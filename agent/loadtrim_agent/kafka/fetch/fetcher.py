@@ -376,7 +376,8 @@ class KafkaFetcher:
                 partition = Partition(topic, index)
                 due.append(partition)
                 state = channels.asked(channel, partition)
-                if state is None:
+                # Both channels may have asked: what the other one was told already leads elsewhere.
+                if state is None or state.resets.under_way:
                     continue
                 trouble = _name(code)
                 if state.trouble != trouble:

@@ -103,6 +103,17 @@ class Ends:
         return LOG_END
 
 
+class SlowEnds:
+    """Nobody has told yet where a log ends."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[int]] = []
+
+    async def offset_once(self, partition: TopicPartition, timestamp: int) -> int:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return await self.asked[-1]
+
+
 @contextlib.asynccontextmanager
 async def fetching(
     reset: str = "latest",
@@ -204,6 +215,26 @@ async def test_what_was_fetched_ahead_and_is_ours_goes_where_the_reset_says() ->
         fetcher.keep(ONE)
         again.tell(code=OffsetOutOfRangeError.errno)
         assert (await broker.next()).fetch == [(ONE, LOG_END)]
+
+
+async def test_what_both_channels_say_to_be_out_of_range_is_reset_once() -> None:
+    """The second look-up took back what was fetched since: it came again, and with `latest` more was passed over."""
+    other, ends = Partition("topic", 1), SlowEnds()
+    async with fetching() as (fetcher, broker):
+        fetcher._queries = ends  # type: ignore[assignment]
+        fetcher.take(other, 0)
+        poll = await broker.next()
+        fetcher.take(ONE, 100)
+        (await broker.next()).tell()  # nothing there yet: the next one waits at the broker, and a poll takes it over
+        express = await broker.next()
+        poll.tell(data=one_record(), partition=1)
+        poll = await broker.next()
+        assert dict(express.fetch)[ONE] == dict(poll.fetch)[ONE] == 100
+        for asked in (express, poll):
+            asked.tell(code=OffsetOutOfRangeError.errno)
+        assert (await broker.next()).fetch == [(other, 1)], "the poll goes on"
+        await idle(fetcher, FetchChannel.EXPRESS)
+        assert len(ends.asked) == 1
 
 
 async def test_a_record_above_the_limit_is_told_once_and_skipped() -> None:
