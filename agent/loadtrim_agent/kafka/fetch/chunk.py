@@ -136,13 +136,14 @@ def frame(
         data: what the broker sent; its last batch may be cut off.
         aborted: (producer id, first offset) of each aborted transaction.
         committed_only: leave records of aborted transactions out (``read_committed``).
-        check_crcs: for the reader.
+        check_crcs: check what is left out; the reader checks the rest.
 
     Returns:
         None where not even one batch is complete.
 
     Raises:
-        CorruptRecordException: a header that cannot be. Cost: O(batches).
+        CorruptRecordException: a header that cannot be, or a checksum of what is left out. Cost: O(batches), and a
+            checksum of each that is left out.
     """
     batches: list[Batch] = []
     waiting = sorted(aborted or (), key=lambda entry: entry[1]) if committed_only else []
@@ -165,11 +166,17 @@ def frame(
             while waiting and waiting[0][1] <= base:
                 aborting.add(waiting.pop(0)[0])
             behind = base + delta + 1
+            is_aborted = attributes & _TRANSACTIONAL and producer in aborting
+            is_left_out = attributes & _CONTROL or records <= 0 or behind <= start or is_aborted
+            if is_left_out and check_crcs and not _is_whole(data, at, stop):
+                if at:
+                    break  # what came before it first: it is fetched again
+                raise CorruptRecordException(f"Invalid CRC - {partition}")
             end = max(end, behind)
             if attributes & _CONTROL:
-                if producer in aborting and _is_abort(data[at:stop]):
+                if producer in aborting and _is_abort(data[at:stop], partition):
                     aborting.discard(producer)
-            elif records > 0 and behind > start and not (attributes & _TRANSACTIONAL and producer in aborting):
+            elif not is_left_out:
                 if base < start:
                     records = min(records, behind - start)
                 batches.append((at, stop, records, last if attributes & _APPEND_TIME else first, last))
@@ -192,9 +199,16 @@ def _legacy(data: bytes, at: int, stop: int, offset: int, start: int) -> Batch:
     return (at, stop, max(1, offset + 1 - start) if compressed else 1, stamp, stamp)
 
 
-def _is_abort(batch: bytes) -> bool:
-    found = MemoryRecords(batch).next_batch()
-    return any(ControlRecord.parse(record.key) == ABORT_MARKER for record in found or ())
+def _is_whole(data: bytes, at: int, stop: int) -> bool:
+    return bool(DefaultRecordBatch(memoryview(data)[at:stop]).validate_crc())
+
+
+def _is_abort(batch: bytes, partition: Partition) -> bool:
+    try:
+        found = MemoryRecords(batch).next_batch()
+        return any(ControlRecord.parse(record.key) == ABORT_MARKER for record in found or ())
+    except Exception as error:  # of many types, where nothing has checked the bytes
+        raise CorruptRecordException(f"{partition}: the end of a transaction cannot be read: {error!r}") from error
 
 
 class Reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader, frame
 from .batches import ABORT, COMMIT, batch, control
 
 AT = Partition("topic", 3)
+CHECKSUM_AT, HEADER_BYTES = 17, 61
 
 
 def framed(data: bytes, start: int = 0, aborted: Any = (), *, committed: bool = False) -> Chunk:
@@ -104,6 +106,39 @@ def test_a_wrong_checksum_is_raised_after_what_came_before_it() -> None:
     unchecked = frame(AT, 0, bytes(spoilt), (), committed_only=False, check_crcs=False)
     assert unchecked is not None
     assert len(Reader(unchecked).read(10)) == 4
+
+
+@pytest.mark.parametrize("spoilt", range(1, 4), ids=["aborted", "a marker", "to be read"])
+def test_what_is_left_out_is_checked_as_well(spoilt: int) -> None:
+    """A spoilt header made records look aborted, or like a marker. They were passed over, and aborted ones given."""
+    aborted = [(7, 0)]
+    batches = [
+        batch(0, [(0, 1, b"before")]),
+        batch(1, [(1, 2, b"aborted")], producer=7),
+        control(2, 7, ABORT),
+        batch(3, [(3, 3, b"behind")], producer=7),
+        control(4, 7, COMMIT),
+    ]
+    assert [record.offset for record in read_all(framed(b"".join(batches), 0, aborted, committed=True))] == [0, 3]
+    for at in range(CHECKSUM_AT, HEADER_BYTES):
+        for bit in range(8):
+            data = bytearray(batches[spoilt])
+            data[at] ^= 1 << bit
+            chunk = framed(b"".join([*batches[:spoilt], data, *batches[spoilt + 1 :]]), 0, aborted, committed=True)
+            assert Reader(chunk).read(1)[0].offset == 0, "what came before it is first"
+            with pytest.raises(CorruptRecordException):
+                read_all(framed(b"".join([data, *batches[spoilt + 1 :]]), spoilt, aborted, committed=True))
+            with contextlib.suppress(CorruptRecordException):
+                read_all(chunk)
+                assert chunk.end == spoilt, "it is fetched again from there"
+
+
+def test_a_marker_that_cannot_be_read_is_corrupt() -> None:
+    """It is not checked, and ended all fetching."""
+    data = bytearray(batch(0, [(0, 1, b"a")], producer=7))
+    data[22] |= 0x20
+    with pytest.raises(CorruptRecordException, match="end of a transaction"):
+        frame(AT, 0, bytes(data), [(7, 0)], committed_only=True, check_crcs=False)
 
 
 def test_a_batch_of_no_length_is_corrupt() -> None:
