@@ -25,6 +25,11 @@ class FetchGroup:
         """Before it is asked again; 0 while it answers."""
         self._pause: asyncio.Future[None] | None = None
 
+    @property
+    def in_use(self) -> bool:
+        """Return whether it has partitions. Those of a broker that is gone have moved to others."""
+        return bool(self.channels.states)
+
     def connection(self, channel: FetchChannel) -> FetchConnection:
         """Each poll has one of its own, for it is held there. What is express shares one, for it is not."""
         return FetchConnection(channel, 0 if channel is FetchChannel.EXPRESS else self.number)

@@ -269,10 +269,9 @@ class KafkaFetcher:
 
     @property
     def _request_bytes(self) -> int:
-        """What one request asks for."""
-        return min(
-            self._settings.fetch_max_bytes, ANSWERS_BYTES_MAX // (len(FetchChannel) * max(1, len(self._fetch_groups)))
-        )
+        """What one request asks for. Fetch groups of brokers that are gone, or lead nothing any more, ask for none."""
+        in_use = sum(fetch_group.in_use for fetch_group in self._fetch_groups.values())
+        return min(self._settings.fetch_max_bytes, ANSWERS_BYTES_MAX // (len(FetchChannel) * max(1, in_use)))
 
     # -- one channel ------------------------------------------------------------------------------------------------
 
@@ -329,7 +328,8 @@ class KafkaFetcher:
         elif (
             channel is FetchChannel.POLL
             and 0 < size_bytes <= PAUSE_BYTES_MAX
-            and Route(channels.node, 1) in self._fetch_groups
+            and (second := self._fetch_groups.get(Route(channels.node, 1))) is not None
+            and second.in_use
         ):
             await fetch_group.pause()
 

@@ -154,9 +154,9 @@ async def in_both_channels(fetcher: KafkaFetcher, broker: Broker) -> tuple[Asked
     return poll, express
 
 
-async def idle(fetcher: KafkaFetcher, channel: FetchChannel) -> None:
-    """Wait until a channel has found nothing to ask for."""
-    broker = fetcher._fetch_groups[Route(1, 0)]
+async def idle(fetcher: KafkaFetcher, channel: FetchChannel, number: int = 0) -> None:
+    """Wait until a channel of a fetch group has found nothing to ask for."""
+    broker = fetcher._fetch_groups[Route(1, number)]
     async with asyncio.timeout(WAIT_SECONDS):
         while not broker.wakes[channel]._waiters:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -340,12 +340,36 @@ async def test_a_bundle_pauses_while_little_comes_and_not_for_what_is_to_be_had_
         assert (await broker.next()).channel is FetchChannel.POLL, "nothing came: it has waited already"
 
 
-async def test_where_a_broker_has_one_bundle_nothing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("had_more", [False, True], ids=["ever", "any more"])
+async def test_where_a_broker_has_one_bundle_nothing_pauses(monkeypatch: pytest.MonkeyPatch, *, had_more: bool) -> None:
     monkeypatch.setattr("loadtrim_agent.kafka.fetch.fetch_group.PAUSE_SECONDS", 3600.0)
     async with fetching() as (fetcher, broker):
+        if had_more:
+            partitions = [Partition("topic", index) for index in range(FETCH_GROUP_PARTITIONS + 1)]
+            for partition in partitions:
+                fetcher.take(partition, 0)
+            first, second = await polls(broker, 2)
+            for partition in partitions:
+                fetcher.drop(partition)
+            second.tell(partition=FETCH_GROUP_PARTITIONS)
+            first.tell()
+            for number in range(2):
+                await idle(fetcher, FetchChannel.POLL, number)
         fetcher.take(ONE, 0)
         (await broker.next()).tell(data=one_record())
         assert (await broker.next()).fetch == [(ONE, 1)]
+
+
+async def test_brokers_that_are_gone_have_no_share_of_what_may_be_on_its_way() -> None:
+    """After each rolling replacement of a cluster requests asked for less, for the rest of the process's life."""
+    async with fetching() as (fetcher, broker):
+        wanted = []
+        for node in range(1, 5):
+            broker.cluster.leader_for_partition = lambda _, node=node: node
+            fetcher._metadata_changed(broker.cluster)
+            fetcher.take(ONE, 0)
+            wanted.append((await broker.next()).wants[1])
+        assert wanted == [wanted[0]] * 4
 
 
 def large(offset: int, size_bytes: int) -> bytes:
