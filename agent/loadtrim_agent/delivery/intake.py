@@ -85,9 +85,10 @@ class ChunkIntake:
 
     def failed(self, error: Exception, partition: Partition | None) -> None:
         """Raise in user code what fetching raised. A member that fetches no more leaves its group."""
+        stream = self._buffer.streams.get(partition) if partition is not None else None
         if partition is None:
             self._failures.raise_to_user(error)
-        else:
+        elif stream is None or not stream.seeking:  # else it is of before the seek, which may answer the same error
             self._buffer.fail(error, partition)
 
     def _tell(self, stream: Stream, chunk: Chunk) -> None:

@@ -510,6 +510,15 @@ async def test_fetching_that_has_ended_ends_the_member_and_other_errors_are_rais
     assert house.failures == [ended]
 
 
+async def test_an_error_of_before_a_seek_is_not_raised_behind_it() -> None:
+    """User code sought where an offset was out of range, and the same error came once more."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    house.buffer.seek(house.buffer.streams[FIRST], 7)
+    house.partitions.intake.failed(KafkaError("of the offset before"), FIRST)
+    assert not house.buffer.errors.concern(())
+
+
 async def house_past_an_aborted_transaction() -> tuple[House, Stream]:
     """What is done lies behind record 0, and the fetcher behind offsets 1 to 16, which hold no records."""
     house = House()

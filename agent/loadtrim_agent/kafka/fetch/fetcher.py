@@ -496,7 +496,7 @@ class KafkaFetcher:
             except errors.KafkaError as error:
                 if error.invalid_metadata:
                     self._client.force_metadata_update()
-                elif not error.retriable:
+                elif not error.retriable and self._states.get(state.partition) is state:  # else it has gone meanwhile
                     self._errors.tell(error, state.partition)
                 await asyncio.sleep(self._connections.retry_backoff)
                 continue

@@ -107,11 +107,12 @@ class SlowEnds:
     """Nobody has told yet where a log ends."""
 
     def __init__(self) -> None:
-        self.asked: list[asyncio.Future[int]] = []
+        self.asked: asyncio.Queue[asyncio.Future[int]] = asyncio.Queue()
 
     async def offset_once(self, partition: TopicPartition, timestamp: int) -> int:
-        self.asked.append(asyncio.get_running_loop().create_future())
-        return await self.asked[-1]
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.asked.put_nowait(answer)
+        return await answer
 
 
 @contextlib.asynccontextmanager
@@ -234,7 +235,23 @@ async def test_what_both_channels_say_to_be_out_of_range_is_reset_once() -> None
             asked.tell(code=OffsetOutOfRangeError.errno)
         assert (await broker.next()).fetch == [(other, 1)], "the poll goes on"
         await idle(fetcher, FetchChannel.EXPRESS)
-        assert len(ends.asked) == 1
+        assert ends.asked.qsize() == 1
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["held", "gone meanwhile"])
+async def test_a_reset_that_is_refused_is_told_of_what_is_held(monkeypatch: pytest.MonkeyPatch, *, gone: bool) -> None:
+    """The error stayed, and was raised about a partition that this member had not any more."""
+    refused, ends = TopicAuthorizationFailedError("topic"), SlowEnds()
+    async with fetching(expected=() if gone else (TopicAuthorizationFailedError,)) as (fetcher, broker):
+        fetcher._queries = ends  # type: ignore[assignment]
+        fetcher.take(ONE, 100)
+        (await broker.next()).tell(code=OffsetOutOfRangeError.errno)
+        answer = await ends.asked.get()
+        if gone:
+            fetcher.drop(ONE)
+        answer.set_exception(refused)
+        for _ in range(3):
+            await asyncio.sleep(0)
 
 
 async def test_a_record_above_the_limit_is_told_once_and_skipped() -> None:
