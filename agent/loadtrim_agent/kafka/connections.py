@@ -7,7 +7,7 @@ import contextlib
 import enum
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
@@ -141,12 +141,14 @@ def connect_seconds(session_timeout: float) -> float:
 
 
 class Client(AIOKafkaClient):  # type: ignore[misc]
-    """As aiokafka's, except for where its connections come from, one thing that it never recovers from, and two that
+    """As aiokafka's, except for where its connections come from, two things that it never recovers from, and two that
     cost it a minute.
 
     * Requests take their connections from a pool (:mod:`.pool`); ``group`` names the channel.
     * A bootstrap server whose answer names no broker: aiokafka keeps that connection to ask again, and when it is
       closed has no broker to ask, for ever. Here the next bootstrap server, or the same, is asked anew.
+    * Brokers that were all replaced while this client was cut off: aiokafka asks those that it knows, for ever. Here
+      the bootstrap servers are asked when none of them answers (KIP-899).
     * A broker that takes connections and never answers, as one that is frozen: aiokafka waits for
       ``request_timeout_ms``, and connects to no other broker meanwhile. Here each connection is made on its own, within
       a time.
@@ -239,6 +241,8 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         return connections, channel, taken
 
     def _address(self, node_id: Any) -> Address:
+        if isinstance(node_id, tuple):
+            return node_id  # a bootstrap server, of which nothing else is known
         broker = self.cluster.broker_metadata(node_id)
         if broker is None:
             raise StaleMetadata(f"Broker id {node_id} not in current metadata")
@@ -257,9 +261,9 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         return await self._ask_for_metadata(cluster_metadata, request)
 
     async def _ask_for_metadata(self, cluster_metadata: Any, request: MetadataRequest) -> bool:
-        nodes = [broker.nodeId for broker in self.cluster.brokers()]
-        random.shuffle(nodes)
-        for node in nodes:
+        asked: list[Any] = []
+        for node in self._nodes_to_ask():
+            asked.append(node)
             try:
                 metadata = await self.send(node, request, group=Channel.METADATA)
             except NodeNotReadyError:
@@ -272,9 +276,18 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
             cluster_metadata.update_metadata(metadata)
             self.cluster_id = getattr(metadata, "cluster_id", None) or self.cluster_id
             return True
-        their_log.error("Unable to update metadata from %s", nodes)
+        their_log.error("Unable to update metadata from %s", asked)
         cluster_metadata.failed_update(None)
         return False
+
+    def _nodes_to_ask(self) -> Iterator[Any]:
+        """Yield the brokers that are known, in any order, and then the bootstrap servers that are none of these."""
+        brokers = self.cluster.brokers()
+        nodes = [broker.nodeId for broker in brokers]
+        random.shuffle(nodes)
+        yield from nodes
+        known = {(broker.host, broker.port) for broker in brokers}
+        yield from ((host, port) for host, port, _ in self.hosts if (host, port) not in known)
 
 
 class Connections:

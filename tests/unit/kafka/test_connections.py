@@ -22,6 +22,7 @@ from loadtrim_agent.kafka.connections import (
     TokensOfUser,
 )
 from loadtrim_agent.kafka.pool import ConnectionPool
+from walks.broker import memory_broker
 
 NODE = 1
 
@@ -185,6 +186,19 @@ async def test_metadata_that_a_node_does_not_answer_is_asked_of_another(
     async with asyncio.timeout(60.0):
         assert await client._metadata_update(client.cluster, ["topic"])
     assert asyncio.get_running_loop().time() - begun == pytest.approx(2.0)
+
+
+async def test_where_all_brokers_were_replaced_the_bootstrap_servers_are_asked() -> None:
+    """A member that was cut off meanwhile asked the old ones, for the rest of its life."""
+    async with memory_broker({"topic": 1}) as broker, asyncio.timeout(30.0):
+        connections = Connections({"bootstrap_servers": f"127.0.0.1:{broker.port}"})
+        await connections.start()
+        cluster = connections.client.cluster
+        there = cluster.brokers()
+        cluster._brokers = {9: BrokerMetadata(9, "127.0.0.1", 1, None)}
+        assert await connections.client.force_metadata_update()
+        assert cluster.brokers() == there
+        await connections.close()
 
 
 async def test_the_coordinator_that_is_silent_is_not_asked_for_the_next_one(
