@@ -80,6 +80,7 @@ test-kafka-versions: $(STAMP) ## A quarter of an hour: groups of our members on 
 	$(BIN)/python tests/compat/versions.py $(KAFKA_VERSIONS)
 
 test-kubernetes: $(STAMP) ## Minutes: the scaler against a real control plane (needs Go 1.24 and Debian's etcd-server; builds once, five minutes)
+	PYTHONPATH=agent:consumer_sdk:tests $(BIN)/python -m kubernetes.binaries
 	$(BIN)/python -m pytest tests/kubernetes -q -rs
 
 $(SPARK_STAMP): $(STAMP)

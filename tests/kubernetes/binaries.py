@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from loadtrim.testing.distribution import cache_directory, locked
@@ -98,3 +99,14 @@ def _build(kept: Path) -> None:
             build = [go, "build", "-mod=readonly", "-ldflags=-s -w", "-o", f"{making}/{command}", package]
             subprocess.run(build, cwd=MODULE, check=True, timeout=BUILD_SECONDS)
         making.rename(kept)
+
+
+def main() -> None:
+    """Build all of them, which takes longer than a test may. A tool that is missing is the tests' to tell."""
+    for build in (binaries, kustomize, helm):
+        with suppress(Missing):
+            build()
+
+
+if __name__ == "__main__":
+    main()
