@@ -148,6 +148,7 @@ class ManagedConsumer:
                 link.agent = await link.run(self._make_agent())
                 link.buffer = link.agent.buffer
                 link.buffer.turns.on_change = self._put_aside.look
+                link.buffer.sleep.turn_due = 0.0
                 self._watch = AgentWatch(link.agent, link.thread)
                 # User code may have subscribed while the agent was made.
                 link.agent.listener.target = self._listener
@@ -285,6 +286,9 @@ class ManagedConsumer:
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
         buffer, watch = self._open(wanted, caller)
         await buffer.hand.telling.let_begin(wanted)
+        if (now := boot_time()) >= buffer.sleep.turn_due:
+            buffer.asked(now, wanted)  # first: the call was made, also where it is cancelled in between
+            await buffer.sleep.let_turn()
         limit = max_records or self._arguments.max_poll_records
         deadline = self._user_loop.time() + timeout_ms / 1000 if timeout_ms > 0 else 0.0
         ending = buffer.closing

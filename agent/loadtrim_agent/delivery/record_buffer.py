@@ -161,7 +161,10 @@ class RecordBuffer:
     # -- user's thread -------------------------------------------------------------------------------------------
 
     def take_one(self, wanted: Collection[Partition] = ()) -> Any | None:
-        """The next record, or None where there is nothing to hand out now. Ends what was in hand before."""
+        """The next record, or None where there is nothing to hand out now. Ends what was in hand before.
+
+        There is nothing either while the loop is due a turn, which :meth:`wait` gives it.
+        """
         now = boot_time()
         self.last_call = now
         stream = self._run
@@ -170,6 +173,7 @@ class RecordBuffer:
             or wanted
             or (index := stream.index) >= self._run_end
             or now >= self.lease_until
+            or now >= self.sleep.turn_due
             or self.closing
             or self._run_streams is not self.streams
         ):
@@ -192,7 +196,7 @@ class RecordBuffer:
     def _look_for_one(self, now: float, wanted: Collection[Partition]) -> Any | None:
         streams = self.streams  # before the order is looked at: what changes meanwhile ends the run
         self.asked(now, wanted)
-        if now >= self.lease_until or self.closing:
+        if now >= self.lease_until or now >= self.sleep.turn_due or self.closing:
             return None
         for _ in range(len(self.turns.order()) + 1):
             stream = self.turns.current(wanted)
@@ -318,10 +322,15 @@ class RecordBuffer:
     async def wait(self, timeout: float | None = None, wanted: Collection[Partition] = ()) -> None:
         """Sleep until something may be there to hand out, or ``timeout`` seconds have passed.
 
+        Where the loop is due a turn it has that instead, and the caller looks again.
+
         Args:
             timeout: in seconds; None: no limit.
             wanted: of these partitions; empty: of all.
         """
+        if boot_time() >= self.sleep.turn_due:
+            await self.sleep.let_turn()
+            return
         await self.sleep.until(lambda: self._ready(wanted), timeout)
 
     def asked(self, now: float, wanted: Collection[Partition]) -> None:

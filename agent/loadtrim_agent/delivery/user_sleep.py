@@ -1,17 +1,27 @@
-"""The sleep of user code for want of records."""
+"""The sleep of user code for want of records, and the turns of its loop while there are enough."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
+from contextvars import Context
 
 from loadtrim_agent.common.clock import boot_time
 
 __all__ = ["UserSleep"]
 
+TURN_SECONDS = 0.05
+"""User code that never waits lets its loop turn after so long. Chosen: timers and signals of a program come in time,
+and 20 turns a second cost nothing that can be measured."""
+
 
 class UserSleep:
     """The sleepers of one consumer, in the user's loop; any thread wakes them all.
+
+    A loop over a backlog with a handler that never waits has no sleep, and the call that asks for the next record would
+    never let the event loop turn. So it does by itself, where the loop has not turned for :data:`TURN_SECONDS`. Whether
+    it has is told by a mark in the loop's queue, so that a handler that waits by itself is not slowed down.
 
     Args:
         loop: the loop that user code runs in.
@@ -25,6 +35,10 @@ class UserSleep:
         self._slept_seconds = 0.0
         self._waking = False
         """Any thread sets it, the user's loop clears it. Invariant: while set, that loop is about to wake all."""
+        self.turn_due = math.inf
+        """User: from then on it is to be seen whether the loop has turned. Boot clock; infinite before the start."""
+        self._turned = True
+        """User: the loop has turned since this was looked at last."""
 
     @property
     def asleep(self) -> bool:
@@ -63,3 +77,18 @@ class UserSleep:
             self._sleepers.pop(sleeper, None)
             if not self._sleepers:
                 self._slept_seconds += boot_time() - self._asleep_since
+
+    async def let_turn(self) -> None:
+        """Let the loop turn, unless it has by itself since the last look; the next look is due in a while."""
+        if not self._turned:
+            await asyncio.sleep(0)
+        self._turned = False
+        self._loop.call_soon(self._note_turn, context=_NO_CONTEXT)
+        self.turn_due = boot_time() + TURN_SECONDS
+
+    def _note_turn(self) -> None:
+        self._turned = True
+
+
+_NO_CONTEXT = Context()
+"""The mark keeps nothing alive that user code has in its own context."""

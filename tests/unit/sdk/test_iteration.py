@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,12 +13,16 @@ from aiokafka.errors import KafkaError, RecordTooLargeError
 from aiokafka.structs import TopicPartition
 from prometheus_client import CollectorRegistry
 
-from loadtrim import Consumer, Settings
+from loadtrim import Consumer, Settings, managed
 from loadtrim.managed import ManagedConsumer
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.delivery import record_buffer, user_sleep
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from unit.delivery.test_record_buffer import ONE, chunk
 from unit.sdk.test_consumer import make
-from unit.sdk.test_managed import started
+from unit.sdk.test_managed import StartingAgent, process, started, starting
+
+__all__ = ["process"]
 
 
 def consuming() -> tuple[Consumer, RecordBuffer]:
@@ -116,3 +121,94 @@ async def test_an_iteration_asks_a_subclass_for_its_records() -> None:
         await asyncio.wait_for(anext(records), 0.01)
     agent.buffer.feed(agent.buffer.streams[ONE], chunk(ONE, 3))
     assert await values_of(records, 1) == [b"3"]
+
+
+class Clock:
+    """Virtual seconds, which only a handler that computes lets go by."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = boot_time()
+        for module in (record_buffer, user_sleep, managed):
+            monkeypatch.setattr(module, "boot_time", lambda: self.now)
+
+
+class RunningAgent(StartingAgent):
+    """Has its generation at once, and 100 records."""
+
+    async def start(self) -> None:
+        self.buffer.feed(self.buffer.streams[ONE], chunk(ONE, 3, 97))
+
+
+async def one_after_the_other(consumer: Consumer) -> AsyncIterator[int]:
+    async for _ in consumer:
+        yield 1
+
+
+async def one_by_one(consumer: Consumer) -> AsyncIterator[int]:
+    while True:
+        await consumer.getone()
+        yield 1
+
+
+async def in_batches(consumer: Consumer) -> AsyncIterator[int]:
+    while True:
+        batches = await consumer.getmany(max_records=2)
+        yield sum(map(len, batches.values()))
+
+
+@pytest.mark.usefixtures("process")
+@pytest.mark.parametrize("waits", [False, True], ids=["computes", "waits"])
+@pytest.mark.parametrize("records_of", [one_after_the_other, one_by_one, in_batches])
+async def test_a_handler_that_never_waits_lets_the_loop_turn(
+    records_of: Callable[[Consumer], AsyncIterator[int]], monkeypatch: pytest.MonkeyPatch, *, waits: bool
+) -> None:
+    """On a backlog the loop never turned: no timer, no task and no handler of a signal ran until all was done."""
+    clock, loop = Clock(monkeypatch), asyncio.get_running_loop()
+    agent = RunningAgent()
+    consumer = starting(agent, monkeypatch, topic="topic")
+    await consumer.start()
+    agent.buffer.hand.telling._calls = 10**6  # the first calls let it turn for another reason
+    turned_at: list[float] = []
+
+    def turned() -> None:
+        turned_at.append(clock.now)
+        loop.call_soon(turned)
+
+    loop.call_soon(turned)
+    began, handled, waited = clock.now, 0, 0
+    async for count in records_of(consumer):
+        handled += count
+        clock.now += 0.02 * count
+        if waits:
+            await asyncio.sleep(0)
+            waited += 1
+        if handled == 100:
+            break
+    turns = [at for at in turned_at if began < at < began + 2.0]
+    longest = max(later - earlier for earlier, later in pairwise([began, *turns, began + 2.0]))
+    assert longest < 2.5 * user_sleep.TURN_SECONDS
+    assert len(turns) <= (waited if waits else 2.0 / user_sleep.TURN_SECONDS + 1), "no turn for nothing"
+    agent.left.set()
+    await consumer.stop()
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany"])
+async def test_a_call_that_is_cancelled_while_the_loop_turns_loses_no_record(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    consumer, buffer = consuming()
+    buffer.hand.telling._calls = 10**6
+    buffer.sleep.turn_due = 0.0
+    options = {"max_records": 1} if call == "getmany" else {}
+    await getattr(consumer, call)(**options)
+    await asyncio.sleep(0)
+    clock.now += 10.0
+    buffer.sleep._turned = False  # The task below begins with a turn, which is to come after the call.
+    asking = asyncio.ensure_future(getattr(consumer, call)(**options))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    assert (buffer.streams[ONE].done, buffer.streams[ONE].position, buffer.streams[ONE].in_hand) == (1, 1, None)
+    assert (await consumer.getone()).offset == 1

@@ -398,9 +398,12 @@ def terminate() -> None:
 
 
 def starting(
-    agent: StartingAgent, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None] = lambda: None
+    agent: StartingAgent,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[], None] = lambda: None,
+    topic: str = "orders",
 ) -> Consumer:
-    consumer = Consumer("orders", group_id="g", registry=CollectorRegistry(), settings=Settings(exit_seconds=3600.0))
+    consumer = Consumer(topic, group_id="g", registry=CollectorRegistry(), settings=Settings(exit_seconds=3600.0))
 
     async def make_agent() -> Any:
         meanwhile()
