@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -31,6 +32,8 @@ class AgentLink:
         self.agent: Agent | None = None
         self.buffer: RecordBuffer | None = None
         """Invariant: the agent's own; not None exactly when ``agent`` is not None."""
+        self._giving_up: asyncio.Task[None] | None = None
+        """Ends the agent of a start that failed."""
 
     @property
     def thread_alive(self) -> bool:
@@ -131,6 +134,31 @@ class AgentLink:
             drain_seconds: user code has so long to finish what it has in hand.
             release: whether partitions are handed over.
         """
+        await self.until_given_up()
+        await self._end(drain_seconds, release=release)
+
+    async def give_up(self) -> None:
+        """End the agent of a start that failed, and forget its thread.
+
+        The group may know the member already, and would wait for it until its session ends. So it ends in a task of its
+        own: a caller that is cancelled again and again, as by anyio, leaves the wait and not the member in the group.
+        """
+        self._giving_up = asyncio.ensure_future(self._give_up())
+        await self.until_given_up()
+
+    async def until_given_up(self) -> None:
+        """Wait until the agent of a start that failed has ended."""
+        if self._giving_up is not None:
+            await asyncio.wait([self._giving_up])
+
+    async def _give_up(self) -> None:
+        try:
+            with contextlib.suppress(Exception):
+                await self._end(0.0, release=False)
+        finally:
+            self.thread = None
+
+    async def _end(self, drain_seconds: float, *, release: bool) -> None:
         try:
             if self.agent is not None and self.thread_alive and self.thread is not None:
                 stopping = self.thread.submit(self.agent.stop(drain_seconds, release=release))

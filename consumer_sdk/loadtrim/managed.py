@@ -134,6 +134,7 @@ class ManagedConsumer:
                 "start() is called in another event loop than the consumer was made for, in which its records and "
                 "listener's calls would wait for ever. Make the consumer in the coroutine that starts it."
             )
+        await link.until_given_up()
         if link.thread is not None or self._stopping is not None:
             raise IllegalStateError("start() was called twice, or after stop(); make a new consumer")
         if link.agent is not None:  # of a start that failed
@@ -158,10 +159,7 @@ class ManagedConsumer:
                 await link.run(link.agent.start())
         except BaseException as error:
             self.closed = True
-            with contextlib.suppress(Exception):
-                # The group may know the member already, and would wait for it until its session ends.
-                await link.end(0.0, release=False)
-            link.thread = None
+            await link.give_up()
             if not isinstance(error, KafkaError):
                 raise
             log.debug("The start failed", exc_info=True)

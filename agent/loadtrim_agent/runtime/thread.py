@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import sys
 import threading
@@ -96,7 +97,8 @@ class AgentThread:
         """End the loop and wait for the thread."""
         loop = self._loop
         if loop is not None and self._thread.is_alive():
-            loop.call_soon_threadsafe(loop.stop)
+            with contextlib.suppress(RuntimeError):  # It is closed already, by an earlier call.
+                loop.call_soon_threadsafe(loop.stop)
         # Not in the loop's executor: user code may have filled it, and then this would wait for user code.
         joining: DaemonCall[None] = DaemonCall(lambda: self._thread.join(JOIN_SECONDS_MAX), "join")
         joining.start()

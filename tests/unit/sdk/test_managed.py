@@ -437,6 +437,44 @@ async def test_a_signal_before_it_has_an_agent_lets_none_join(monkeypatch: pytes
     assert agent.stopped
 
 
+class SlowlyLeaving(StartingAgent):
+    """Leaves when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_leave = asyncio.Event()
+
+    async def stop(self, drain_seconds: float, *, release: bool) -> None:
+        await self.may_leave.wait()
+        self.stopped = True
+
+
+@pytest.mark.usefixtures("process")
+@pytest.mark.parametrize("then", ["stop", "start"])
+async def test_a_start_that_is_cancelled_twice_leaves_no_member_behind(
+    then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As anyio cancels, again and again: the member stayed in the group, and a later ``stop()`` raised."""
+    agent = SlowlyLeaving()
+    consumer = starting(agent, monkeypatch)
+    start = asyncio.create_task(consumer.start())
+    await agent.joined.wait()
+    for _ in range(2):
+        start.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert start.cancelled(), "nobody waits who is cancelled twice"
+    later = asyncio.create_task(getattr(consumer, then)())
+    await asyncio.sleep(0)
+    assert not later.done()
+    assert not agent.stopped
+    agent.left.set()
+    agent.may_leave.set()
+    await asyncio.wait_for(later, 5.0)
+    assert agent.stopped
+    await consumer.stop()
+
+
 async def asked(consumer: Consumer) -> None:
     await consumer.getone()
 
@@ -755,3 +793,13 @@ async def test_the_end_of_the_thread_waits_for_no_work_of_user_code() -> None:
     assert not thread.alive
     release.set()
     await working
+
+
+async def test_a_thread_can_be_stopped_twice() -> None:
+    """Its loop may be closed already while it still ends: the second call raised."""
+    thread = AgentThread("test")
+    thread.start()
+    await thread.stop()
+    ending: Any = SimpleNamespace(is_alive=lambda: True, join=lambda seconds: None)
+    thread._thread = ending
+    await thread.stop()
