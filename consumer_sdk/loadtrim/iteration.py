@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from aiokafka.errors import ConsumerStoppedError, RecordTooLargeError
@@ -60,10 +59,8 @@ def has_own(consumer: Any, base: type, name: str) -> bool:
 class Records:
     """An iteration over the records of a consumer.
 
-    Theory of operation. A generator costs less per record than a coroutine of ``__anext__`` each. But an exception ends
-    it: an error of one call, or a time limit, as of ``wait_for(anext(records), 1.0)``. An iterator of aiokafka goes on
-    after that. So each generator that an exception ends is followed by another one. ``__anext__`` is a slot that holds
-    the present one's: a call of it runs no Python beside the generator's own.
+    Each record is asked for by a coroutine of its own, as in aiokafka. So an iteration goes on after an error of one
+    call and after a time limit, as of ``wait_for(anext(records), 1.0)``, and several tasks may share it.
 
     Args:
         source: has them.
@@ -72,24 +69,40 @@ class Records:
         ended: set when the consumer has stopped.
     """
 
-    __slots__ = ("__anext__", "__weakref__", "_begun_by", "_ended", "_source")
-
-    __anext__: Callable[[], Awaitable[ConsumerRecord[Any, Any]]]
+    __slots__ = ("__weakref__", "_begun_by", "_buffer", "_ended", "_source")
 
     def __init__(self, source: Source, begun_by: asyncio.Task[Any] | None, ended: asyncio.Event) -> None:
         self._source = source
         self._begun_by = begun_by
         self._ended = ended
-        self.begin()
+        self._buffer: RecordBuffer | None = None
+        """Records are taken from it without a call. None: each is asked for by one, as long as user code may begin to
+        say itself what is done, and where there is no agent."""
 
     def __aiter__(self) -> Records:
         return self
 
-    def begin(self) -> None:
-        """Let records come from a new generator."""
-        # No cycle: a loop that is left lets go of its generator at once.
-        successor = weakref.WeakMethod(self.begin)
-        self.__anext__ = _records(self._source, self._begun_by, self._ended, successor).__anext__
+    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+        # The hot path: it talks to the record buffer itself, and awaits only where that has nothing.
+        buffer = self._buffer
+        if buffer is not None and (errors := buffer.errors).general is None and not errors.of_partitions:
+            record = buffer.take_one()
+            if record is not None:
+                return record
+        return await self._ask()
+
+    async def _ask(self) -> ConsumerRecord[Any, Any]:
+        source = self._source
+        try:
+            record = await next_of(source.getone(), source.getone)
+        except ConsumerStoppedError:
+            self._ended.set()
+            raise StopAsyncIteration from None
+        buffer = source.buffer
+        if buffer is not None:
+            buffer.hand.iterated_by(self._begun_by)
+            self._buffer = None if buffer.hand.telling.undecided else buffer
+        return record
 
 
 async def next_of(
@@ -106,38 +119,3 @@ async def next_of(
             return await asked
         except RecordTooLargeError:
             asked = getone()
-
-
-async def _records(
-    source: Source,
-    begun_by: asyncio.Task[Any] | None,
-    ended: asyncio.Event,
-    successor: weakref.WeakMethod[Callable[[], None]],
-) -> AsyncGenerator[ConsumerRecord[Any, Any]]:
-    # The hot path: it talks to the record buffer itself, and awaits only where that has nothing.
-    buffer, getone = source.buffer, source.getone
-    undecided = buffer is not None and buffer.hand.telling.undecided
-    if buffer is not None:
-        buffer.hand.iterated_by(begun_by)
-    try:
-        while True:
-            while buffer is not None and not undecided:
-                if (errors := buffer.errors).general is not None or errors.of_partitions:
-                    break
-                record = buffer.take_one()
-                if record is None:
-                    break
-                yield record
-            record = await next_of(getone(), getone)
-            if buffer is not None:
-                buffer.hand.iterated_by(begun_by)
-                undecided = buffer.hand.telling.undecided
-            yield record
-    except ConsumerStoppedError:
-        ended.set()
-    except GeneratorExit:
-        raise
-    except BaseException:
-        if (begin := successor()) is not None:
-            begin()
-        raise

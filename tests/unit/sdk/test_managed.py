@@ -500,6 +500,12 @@ async def the_next_of_an_iteration_in_a_task(consumer: Consumer) -> None:
     await asyncio.ensure_future(anext(aiter(consumer)))
 
 
+async def the_next_of_an_iteration_while_it_does_something_else(consumer: Consumer) -> None:
+    asking, done = asyncio.ensure_future(anext(aiter(consumer))), asyncio.Event()
+    asking.add_done_callback(lambda _: done.set())
+    await done.wait()
+
+
 async def beside_a_signal(consumer: Consumer) -> None:
     getting, stopped = asyncio.create_task(consumer.getone()), asyncio.create_task(asyncio.Event().wait())
     await asyncio.wait([getting, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -553,6 +559,7 @@ GENERATORS: list[AsyncIterator[Any]] = []
         the_next_with_a_limit,
         the_next_of_an_iteration_with_a_limit,
         the_next_of_an_iteration_in_a_task,
+        the_next_of_an_iteration_while_it_does_something_else,
         beside_a_signal,
     ],
 )
