@@ -286,11 +286,17 @@ class Consumer:
         return dict(await self._positions.seek_to_committed(*partitions))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand nothing out of these until :meth:`resume`. They stay owned, and are kept out of sizing."""
+        """Hand nothing out of these until :meth:`resume`. They stay owned, and are kept out of sizing.
+
+        Of a partition that was given away meanwhile nothing is paused, as a pause ends there.
+
+        Raises:
+            IllegalStateError: a partition has never been assigned to this member.
+        """
         self._positions.pause(*partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Hand records out again."""
+        """Hand records out again; see :meth:`pause`."""
         self._positions.resume(*partitions)
 
     def paused(self) -> set[TopicPartition]:

@@ -39,6 +39,7 @@ class Hand:
         "streams",
         "telling",
         "unsent",
+        "went",
         "workers",
     )
 
@@ -60,6 +61,8 @@ class Hand:
         """Of what is in hand, as soon as it was noted."""
         self.unsent: dict[Partition, None] = {}
         """Partitions that went with records of them in user code's transaction, perhaps. Agent adds, user takes out."""
+        self.went: set[Partition] = set()
+        """Agent adds: partitions that have gone, also where they came again. User code may not know of it yet."""
         self._emptied: asyncio.Event | None = None
         """Set when nothing is in hand any more; None: nobody waits for that."""
 

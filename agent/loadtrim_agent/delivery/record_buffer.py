@@ -135,6 +135,7 @@ class RecordBuffer:
         handed_out = stream is not None and (stream.done is not None or stream.in_hand is not None)
         if stream is not None and handed_out and stream.position > stream.commits.sent:
             self.hand.unsent[partition] = None
+        self.hand.went.add(partition)  # first this: user code finds it in one of the two
         self.turns.present = self.streams = {p: s for p, s in self.streams.items() if p != partition}
 
     def feed(self, stream: Stream, chunk: Chunk) -> None:

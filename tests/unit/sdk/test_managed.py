@@ -614,6 +614,22 @@ async def test_a_stop_waits_for_a_record_that_was_asked_for_with_a_time_limit(ca
     await asyncio.gather(working, stopping)
 
 
+@pytest.mark.parametrize("call", ["pause", "resume"])
+async def test_what_goes_between_two_statements_is_not_paused_and_raises_nothing(call: str) -> None:
+    """``pause(*assignment())`` raised now and then: the agent's thread gives partitions away at any time."""
+    consumer = Consumer("topic", group_id="g", settings=Settings(http="off"), registry=CollectorRegistry())
+    _, agent = started(consumer)
+    agent.partitions.paused = lambda stream, paused: None
+    agent.buffer.put(Stream(TWO, 1, 0))
+    held = consumer.assignment()
+    assert held == {TopicPartition(*ONE), TopicPartition(*TWO)}
+    agent.buffer.remove(ONE)
+    getattr(consumer, call)(*held)
+    assert consumer.paused() == ({TopicPartition(*TWO)} if call == "pause" else set())
+    with pytest.raises(IllegalStateError, match="is not assigned"):
+        getattr(consumer, call)(TopicPartition("topic", 7))
+
+
 async def test_the_agent_is_told_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The arguments are aiokafka's, in milliseconds."""
     monkeypatch.setattr("loadtrim.managed.Agent", lambda options: options)
