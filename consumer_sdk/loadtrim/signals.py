@@ -205,7 +205,7 @@ class ProcessSignals:
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._signalled)
         if self._is_ours():
-            with contextlib.suppress(NotImplementedError):  # A loop that reads no pipes wakes by itself only.
+            with contextlib.suppress(NotImplementedError):  # A loop that reads no sockets wakes by itself only.
                 self._waker.wake(asyncio.get_running_loop())
 
     def _is_ours(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 from typing import Protocol
 
 __all__ = ["LoopWaker", "OperatingSystem", "System"]
@@ -47,30 +48,36 @@ class LoopWaker:
     """
 
     def __init__(self) -> None:
-        self._pipe: tuple[int, int] | None = None
-        """The ends to read and to write; None: not needed yet. Never closed: a loop may still look at them."""
+        self._ends: tuple[socket.socket, socket.socket] | None = None
+        """The ends to read and to write; None: not needed yet."""
 
     def wake(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake this loop from now on, unless Python's descriptor is taken: what took it wakes a loop too."""
-        if self._pipe is None:
-            self._pipe = os.pipe()
-            for end in self._pipe:
-                os.set_blocking(end, False)
-        written = self._pipe[1]
-        before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-        if before in (-1, written):
-            loop.add_reader(self._pipe[0], self._read)
+        if self._ends is None:
+            # Not a pipe: on Windows a loop reads sockets alone.
+            self._ends = socket.socketpair()
+            _NEVER_CLOSED.append(self._ends)
+            for end in self._ends:
+                end.setblocking(False)
+        read, written = self._ends
+        before = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
+        if before in (-1, written.fileno()):
+            loop.add_reader(read, self._read)
         else:
             signal.set_wakeup_fd(before)
 
     def stop(self) -> None:
         """Wake no loop any more."""
-        if self._pipe is not None:
+        if self._ends is not None:
             before = signal.set_wakeup_fd(-1)
-            if before != self._pipe[1]:
+            if before != self._ends[1].fileno():
                 signal.set_wakeup_fd(before)
 
     def _read(self) -> None:
-        if self._pipe is not None:
-            with contextlib.suppress(BlockingIOError):  # A forked child shares the pipe, and may have read it.
-                os.read(self._pipe[0], READ_BYTES)
+        if self._ends is not None:
+            with contextlib.suppress(BlockingIOError):  # A forked child shares the sockets, and may have read it.
+                self._ends[0].recv(READ_BYTES)
+
+
+_NEVER_CLOSED: list[tuple[socket.socket, socket.socket]] = []
+"""A loop may still look at them when their waker is gone, which is in a forked child."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -581,3 +582,13 @@ async def test_a_task_that_user_code_cancels_at_the_same_time_is_cancelled() -> 
     wait.end()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_the_loop_is_woken_where_no_pipe_can_be_read(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no ``os.set_blocking`` before Python 3.12, and its loops read sockets alone: each start raised."""
+    monkeypatch.delattr(os, "set_blocking")
+    member = Member()
+    signals = signals_of(member, process)
+    signals.install()
+    with socket.socket(fileno=os.dup(signal.set_wakeup_fd(-1))) as written:
+        assert written.send(b"1") == 1
