@@ -70,6 +70,13 @@ def explained(error: KafkaError, settings: Mapping[str, Any], trouble: ClientTro
             "sasl_plain_username and sasl_plain_password or the token provider."
         )
     protocol = settings.get("security_protocol", "PLAINTEXT")
+    if not trouble.said and str(protocol).startswith("SASL"):
+        return KafkaConnectionError(
+            f"No broker at {where} lets this user in. It is down, the address is wrong, it refuses the user or the "
+            f"password, or it wants TLS or SASL in another way than {protocol}. Which of these is told by the logger "
+            "'aiokafka', which is silenced here: set its level to ERROR, and 'disable_existing_loggers' to False in "
+            "a dictConfig. Check bootstrap_servers, security_protocol, ssl_context and the sasl_ arguments."
+        )
     return KafkaConnectionError(
         f"No broker can be talked to at {where}{said}. It is down, the address is wrong, or it "
         f"wants TLS or SASL in another way than {protocol}. Check bootstrap_servers, security_protocol, ssl_context "

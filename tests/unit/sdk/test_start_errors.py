@@ -83,3 +83,16 @@ def test_a_user_who_is_refused_is_told_so() -> None:
     with trouble.of_thread(threading.get_ident()):
         logging.getLogger("aiokafka.client").error("Unable connect: %s", OSError("nobody listens"))
     assert not trouble.refused, "the last trouble counts"
+
+
+def test_a_user_who_may_be_refused_is_told_so_where_the_client_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong password was told as a broker that is down: a dictConfig disables the loggers that there are."""
+    monkeypatch.setattr(logging.getLogger("aiokafka"), "disabled", True)
+    trouble = ClientTrouble()
+    with trouble.of_thread(threading.get_ident()):
+        logging.getLogger("aiokafka").error("Unable connect: %s", AuthenticationFailedError("no such user"))
+    settings = {"bootstrap_servers": "a:1", "security_protocol": "SASL_PLAINTEXT"}
+    told = str(explained(KafkaConnectionError("Unable to bootstrap from a"), settings, trouble))
+    assert "No broker at a:1 lets this user in" in told
+    assert "it refuses the user or the password" in told
+    assert "'disable_existing_loggers' to False" in told
