@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import weakref
 from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any, TypeAlias
@@ -92,6 +93,7 @@ class ManagedConsumer:
             Services, settings, group=arguments.group_id, client_id=arguments.client_id, registry=registry
         )
         self.services = self._make_services()
+        weakref.finalize(self, _forget_unstarted, self.link, self.services).atexit = False
         self._watch: AgentWatch | None = None
         self._put_aside = PutAside(self.link, self.positions)
         self.closed = False
@@ -209,6 +211,7 @@ class ManagedConsumer:
             self._stopping = asyncio.ensure_future(self.link.end(self._settings.drain_seconds, release=not at_once))
         stopping = self._stopping
         await asyncio.wait([stopping])  # Whoever cancels all tasks cancels that one too, and not always its callers.
+        _forget_unstarted(self.link, self.services)
         if not stopping.cancelled():
             stopping.result()
 
@@ -391,6 +394,12 @@ class ManagedConsumer:
     def assignment(self) -> set[TopicPartition]:
         subscribed = self.link.subscription.matches({partition.topic for partition in self.link.held})
         return {TopicPartition(*partition) for partition in self.link.held if partition.topic in subscribed}
+
+
+def _forget_unstarted(link: AgentLink, services: Services) -> None:
+    """Take the metrics of a consumer that has no agent out of their registry: an agent does so itself when it stops."""
+    if link.agent is None:
+        services.metrics.close()
 
 
 def _caller(loop: asyncio.AbstractEventLoop) -> asyncio.Task[Any] | None:

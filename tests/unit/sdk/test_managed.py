@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -612,6 +613,20 @@ async def test_a_stop_waits_for_a_record_that_was_asked_for_with_a_time_limit(ca
     assert not agent.left.is_set()
     go_on.set()
     await asyncio.gather(working, stopping)
+
+
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "dropped"])
+async def test_a_consumer_that_was_never_started_leaves_no_series(*, stopped: bool) -> None:
+    """A program that makes consumers and does not start them had ever more of them."""
+    registry = CollectorRegistry()
+    consumer: Consumer | None = Consumer("topic", group_id="g", settings=Settings(http="off"), registry=registry)
+    assert list(registry.collect())
+    if stopped and consumer is not None:
+        await consumer.stop()
+    else:
+        consumer = None
+    gc.collect()
+    assert not [family.samples for family in registry.collect()]
 
 
 @pytest.mark.parametrize("call", ["pause", "resume"])
