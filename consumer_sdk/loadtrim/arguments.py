@@ -170,6 +170,11 @@ def _refuse(given: Mapping[str, Any], every: Mapping[str, Any]) -> None:
     records = every["max_poll_records"]
     if records is not None and (not isinstance(records, int) or records < 1):
         raise ValueError("`max_poll_records` should be positive Integer")
+    if not every["max_poll_interval_ms"] > 0:
+        raise ValueError(
+            f"max_poll_interval_ms={every['max_poll_interval_ms']!r} must be above 0: user code that asks for no "
+            "record for so long is put out of the group. The default is 300000."
+        )
     if every["isolation_level"] not in ("read_uncommitted", "read_committed"):
         raise ValueError(
             f"Incorrect isolation level {every['isolation_level']}: allowed are read_uncommitted and read_committed"

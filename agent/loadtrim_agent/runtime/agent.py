@@ -52,6 +52,8 @@ FIRST_CALL_SECONDS = 1.0
 """The start waits for a call of the listener that has begun for so long: nearly all have ended by then. Chosen."""
 ASLEEP_SECONDS_MAX = 3.0
 """A call that waits for records looks again each second. Chosen: a loop that is that late is blocked, or has ended."""
+LOOK_SECONDS_MIN = 0.01
+"""User code is not watched more often, however short ``max_poll_interval_ms`` is. Chosen."""
 LEAVE_SECONDS = 5.0
 """How long after the drain's deadline the answer to the LeaveGroup is waited for. Chosen."""
 
@@ -224,7 +226,7 @@ class Agent:
         limit, buffer = self.options.max_poll_seconds, self.buffer
         while self.condition.failure is None:
             buffer.agent_seen_at = boot_time()
-            await asyncio.sleep(min(1.0, limit / 4))
+            await asyncio.sleep(min(1.0, max(limit / 4, LOOK_SECONDS_MIN)))
             idle = boot_time() - buffer.last_call
             # A call that waits asks again each second, unless its loop is blocked, or does not run any more.
             most = max(limit, ASLEEP_SECONDS_MAX) if buffer.sleep.asleep else limit

@@ -60,6 +60,9 @@ REFUSED_SECONDS = 2.0
 """A group that refused this member for want of a control topic is asked again after this time. Chosen."""
 PROTOCOL_UNTOLD = frozenset({"PreparingRebalance", "CompletingRebalance", ""})
 """States in which a group that has a protocol is described without one; empty: it could not be described."""
+AUTO_COMMIT_SECONDS_MIN = 0.05
+"""Least time between two auto-commits, also where the program asks for none between them. Chosen: 20 requests a second
+cost little, and a crash repeats no more than that."""
 COMMIT_AGAIN_SECONDS = 60.0
 """All that is done is committed again after this time. The broker forgets the offsets of a topic that is deleted, and
 of one that is made anew some partitions have nothing new to commit. Chosen: a request a minute; aiokafka commits all at
@@ -245,7 +248,7 @@ class UserCommits:
     async def run_auto_commit(self, every_seconds: float) -> None:
         """Commit for ever what is done."""
         while True:
-            await asyncio.sleep(every_seconds)
+            await asyncio.sleep(max(every_seconds, AUTO_COMMIT_SECONDS_MIN))
             self.commit_done()
 
     def commit_done(self) -> None:

@@ -150,6 +150,16 @@ async def test_the_auto_commit_takes_what_is_done_and_not_committed() -> None:
     assert event.offsets == {ONE: e.OffsetCommit(acquisition_id=1, offset=4)}, "the others have nothing new"
 
 
+@pytest.mark.looptime
+async def test_an_interval_of_nothing_between_auto_commits_takes_no_core(looptime: object) -> None:
+    """``auto_commit_interval_ms=0``, which Kafka allows, looked for what is done again and again."""
+    office = Office(done={ONE: 4})
+    committing = asyncio.create_task(office.commits.run_auto_commit(0.0))
+    await asyncio.sleep(1.01)
+    committing.cancel()
+    assert len(office.wanted) == 20
+
+
 async def test_the_auto_commit_takes_everything_once_a_minute() -> None:
     """A topic was made anew: the broker had forgotten its offsets, and a quiet partition was never committed again."""
     office = Office(done={ONE: 4, TWO: 5})

@@ -105,6 +105,7 @@ def test_a_rebalance_outlasts_two_sessions(given: int | None, wanted: int) -> No
         ({"group_instance_id": "pod-1"}, "static membership"),
         ({"partition_assignment_strategy": ()}, "loadtrim decides who owns what"),
         ({"max_poll_records": 0}, "positive Integer"),
+        ({"max_poll_interval_ms": 0}, "must be above 0"),
         ({"isolation_level": "read_comitted"}, "Incorrect isolation level read_comitted"),
         ({"auto_offset_reset": "erliest"}, "allowed are earliest, latest and none"),
     ],
