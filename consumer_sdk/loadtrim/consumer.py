@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import ConsumerRebalanceListener
@@ -25,6 +26,8 @@ from .signals import StopSignals
 from .work import Work
 
 __all__ = ["Consumer"]
+
+log = logging.getLogger("loadtrim")
 
 Implementation: TypeAlias = ManagedConsumer | PlainConsumer
 """The port: both have every method that :class:`Consumer` calls, with its meaning
@@ -89,7 +92,7 @@ class Consumer:
         self._group_id = arguments.group_id
         self._coordinator = CoordinatorView(self._client)
         self._subscription = SubscriptionView(self._client)
-        weakref.finalize(self, _warn_if_unclosed, self._client).atexit = False
+        weakref.finalize(self, _warn_if_unclosed, self._client, arguments.group_id).atexit = False
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 
@@ -116,7 +119,7 @@ class Consumer:
         finally:
             self._signals.remove()
 
-    async def __aenter__(self) -> Consumer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -340,9 +343,15 @@ class Consumer:
         return self._queries.last_poll_timestamp(partition)
 
 
-def _warn_if_unclosed(client: Implementation) -> None:
+def _warn_if_unclosed(client: Implementation, group: str) -> None:
     """Warn of a consumer that is gone, though nobody has stopped it."""
     if client.unclosed:
+        log.warning(
+            "A consumer of group %s was dropped without stop(): its member stays in the group and keeps its "
+            "partitions, of which nothing is consumed, until max_poll_interval_ms has passed or the process ends. Use "
+            "`async with`, or call stop() in a `finally`.",
+            group,
+        )
         # In aiokafka's words, so that filters of warnings that a program has for it go on to work.
         warnings.warn(
             f"Unclosed AIOKafkaConsumer, which is a loadtrim.Consumer of {client!r}: call stop(), or use `async with`",

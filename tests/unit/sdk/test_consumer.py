@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import warnings
-from typing import Any
+from typing import Any, Self, get_type_hints
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -110,3 +110,8 @@ async def test_what_frameworks_read_in_their_logs_is_there_before_the_start(enab
     assert consumer._subscription.topics == frozenset({"a", "b"})
     assert consumer._coordinator.member_id == ""
     assert consumer._loop is asyncio.get_running_loop()
+
+
+async def test_a_subclass_is_itself_within_its_block() -> None:
+    """For a type checker it was a plain ``Consumer`` there, without what the subclass has."""
+    assert get_type_hints(Consumer.__aenter__)["return"] is Self

@@ -615,6 +615,17 @@ async def test_a_stop_waits_for_a_record_that_was_asked_for_with_a_time_limit(ca
     await asyncio.gather(working, stopping)
 
 
+async def test_a_consumer_that_is_dropped_while_it_runs_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Python hides the warning of a forgotten ``stop()`` unless it is asked to show it."""
+    consumer = make()
+    _, agent = started(consumer)
+    with caplog.at_level("WARNING", "loadtrim"), pytest.warns(ResourceWarning, match="Unclosed"):
+        del consumer
+        gc.collect()
+    assert "A consumer of group g was dropped without stop()" in caplog.text
+    assert not agent.left.is_set()
+
+
 @pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "dropped"])
 async def test_a_consumer_that_was_never_started_leaves_no_series(*, stopped: bool) -> None:
     """A program that makes consumers and does not start them had ever more of them."""
