@@ -84,16 +84,13 @@ def counted_days(counts: DataFrame, step_seconds: int, bucket_seconds: int, grou
         (F.sum("arrived") * steps).alias("arrived"),
         F.flatten(F.collect_list(F.array_repeat(F.col("arrived"), steps))).alias("minutes"),
     )
-    named = summed.withColumns({"group": F.lit(group), "date": F.to_date(F.timestamp_seconds("start"))})
-    covered = named.select("date", "group", "start", "covered").withColumn("part", F.lit("covered"))
-    loaded = named.where(F.col("arrived") > 0).select(
-        "date", "group", "start", "arrived", F.lit("bucket").alias("part"), F.lit(topic).alias("topic"),
-        F.lit(WHOLE_TOPIC).alias("partition"), F.lit(0).alias("covered"),
-        F.filter("minutes", lambda count: count > 0).alias("minutes"),
+    named = summed.select(
+        F.to_date(F.timestamp_seconds("start")).alias("date"), F.lit(group).alias("group"), "start", "arrived",
+        F.lit("bucket").alias("part"), F.lit(topic).alias("topic"), F.lit(WHOLE_TOPIC).alias("partition"), "covered",
+        F.filter("minutes", lambda count: count > 0).alias("minutes"), F.lit(bucket_seconds).alias("bucket_seconds"),
     )  # fmt: skip
     empty = counts.sparkSession.createDataFrame([], DAY_COLUMNS)
-    every = empty.unionByName(covered, allowMissingColumns=True).unionByName(loaded, allowMissingColumns=True)
-    return every.withColumn("bucket_seconds", F.lit(bucket_seconds))
+    return empty.unionByName(named, allowMissingColumns=True)
 
 
 def told(days: DataFrame, calendar: Calendar, spans: Sequence[tuple[int, int]]) -> DataFrame:

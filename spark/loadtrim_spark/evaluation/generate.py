@@ -50,9 +50,13 @@ def reports(
     part = F.explode(F.sequence(F.lit(0), F.lit(parts - 1)))
     each = minutes.select("minute", "arrived", member.alias("number")).select("*", part.alias("part"))
     own = F.sequence(F.col("number"), F.lit(len(truth.shares) - 1), F.lit(members))
-    partitions = F.filter(F.transform(own, _partition(topic, truth, parts)), lambda one: one["arrived"] > 0)
+    # What nothing happens to is named once a minute, as members do.
+    named = F.filter(
+        F.transform(own, _partition(topic, truth, parts)),
+        lambda one: (one["arrived"] > 0) | (F.col("part") == parts - 1),
+    )
     done = F.aggregate("partitions", F.lit(0).cast("bigint"), lambda total, one: total + one["arrived"])
-    return each.withColumn("partitions", partitions).select(
+    return each.withColumn("partitions", named).select(
         F.lit("report").alias("kind"),
         F.lit(group).alias("group"),
         F.format_string("m%d", "number").alias("member"),

@@ -3,39 +3,56 @@
 One flat table, so that a day is replaced in one write. ``part`` says what a row is:
 
 =========  ===================================================================================================
-bucket     arrivals of a partition in one bucket of time; partition -1 is the whole topic
-covered    minutes of a bucket in which the group was watched: what did not arrive then was zero, not unknown
+bucket     arrivals of a partition in those minutes of a bucket that are known; partition -1 is the whole topic
 cost       a topic's records and their cost, per partition and type of instance
 startup    start-up times; ``handoff``: handoff times
-read       that the day was read, when the ledger had so many entries of it, whatever was found
+summed     that the day was read, when the ledger had so many entries of it, whatever was found
 =========  ===================================================================================================
+
+A minute of a partition is known where reports tell of it, and unknown is never zero:
+
+- An entry tells of the seconds that it observed. While a member's buffer is full it observes nothing, and a later
+  entry tells of all that time: its records are spread evenly over it, as far as it lies within the day.
+- A member does not name a partition that nothing happens to, but for once in ``REFRESH_SECONDS``. So nothing came
+  between two entries of one member that are not too far apart.
+- Everything else is unknown: nobody who is heard owns the partition, such as a plain consumer in a mixed group.
+
+A minute of a topic is known where that of each of its partitions is.
 
 Buckets are of absolute time; days and weeks of a time zone come in when baselines are learnt.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+
+from loadtrim_agent.metering.partition_meter import REFRESH_SECONDS
+from loadtrim_agent.metering.readings import PartitionState
 
 __all__ = ["DAY_COLUMNS", "READ", "WHOLE_TOPIC", "day_rows", "total"]
 
-READ = "read"
+READ = "summed"
+"""Another name than in earlier versions, which took unknown minutes for zero: their days are summed up again."""
 WHOLE_TOPIC = -1
 MINUTE_SECONDS = 60
+DAY_SECONDS = 86_400
 COVERED_SECONDS_MIN = 45.0
-"""A minute counts as watched when reports cover this much of it."""
+"""A minute is known when reports tell of this much of it."""
+QUIET_SECONDS_MAX = 2.0 * REFRESH_SECONDS
+"""Longest time without an entry in which nothing came: reports are up to ``REFRESH_SECONDS`` apart as well. Chosen."""
 TOTAL_MAX = 10**18
 """Sums of records are cut here: far above what a cluster takes in a day, and far below what overflows. Chosen."""
-OBSERVED_SECONDS_MAX = 60.0
-"""Arrivals over a longer time cannot be told to a minute: a backlog found at a start is no burst."""
+OBSERVED_SECONDS_MAX = 3600.0
+"""Arrivals over a longer time say nothing about its parts, so that is unknown. Chosen: no bucket is longer."""
 
 DAY_COLUMNS = (
     "date date, `group` string, part string, topic string, partition int, start bigint, covered int, arrived bigint, "
     "minutes array<bigint>, instance_type string, done bigint, cost double, cost_square double, seconds array<double>, "
     "bucket_seconds int, entries bigint"
 )
-"""Schema as DDL. ``start``: seconds since the epoch; ``minutes``: arrivals of the watched minutes that had any;
+"""Schema as DDL. ``start``: seconds since the epoch; ``covered``: how many minutes of the bucket are known;
+``minutes``: arrivals of those that had any;
 ``cost``, ``cost_square``: sums over records; ``entries``: of the ledger, in ``read``."""
 
 
@@ -51,14 +68,12 @@ def day_rows(history: DataFrame, bucket_seconds: int, read: DataFrame | None = N
         Rows of :data:`DAY_COLUMNS`.
     """
     reports = history.where(F.col("kind") == "report").select(
-        "date", "group", "at", F.coalesce("interval", F.lit(1.0)).alias("interval"), "instance_type",
+        "date", "group", "member", "at", F.coalesce("interval", F.lit(1.0)).alias("interval"), "instance_type",
         "startup_seconds", "handoffs", F.coalesce("partitions", F.array()).alias("partitions"),
-        F.floor(F.col("at") / MINUTE_SECONDS).alias("minute"),
     )  # fmt: skip
-    watched = _watched_minutes(reports)
     # Kept, for two read it: a row per minute of a partition, where the history has one per report. A fifth of the time.
     minutes = _minutes(reports).localCheckpoint(eager=False)
-    parts = [_buckets(minutes, watched, bucket_seconds), _covered(watched, bucket_seconds), _costs(minutes)]
+    parts = [_buckets(_known(minutes), bucket_seconds), _costs(minutes)]
     parts += [_times(reports, "startup", F.array("startup_seconds")), _times(reports, "handoff", F.col("handoffs"))]
     if read is not None:
         parts.append(read.select("date", "group", F.lit(READ).alias("part"), "entries"))
@@ -68,64 +83,114 @@ def day_rows(history: DataFrame, bucket_seconds: int, read: DataFrame | None = N
     return rows.withColumn("bucket_seconds", F.lit(bucket_seconds))
 
 
-def _watched_minutes(reports: DataFrame) -> DataFrame:
-    """Minutes that reports of the group cover, whoever's they are."""
-    begin = F.greatest(F.col("at") - F.col("interval"), F.col("minute") * MINUTE_SECONDS)
-    return (
-        reports.groupBy("date", "group", "minute")
-        .agg((F.max("at") - F.min(begin)).alias("seconds"))
-        .where(F.col("seconds") >= COVERED_SECONDS_MIN)
-        .select("date", "group", "minute")
+def _entries(reports: DataFrame) -> DataFrame:
+    """What reports tell of partitions, a row for each minute that an entry reaches into.
+
+    Returns:
+        What the entry tells; ``minute``; ``own``: whether that is the one it was written in; ``seconds`` of the minute
+        that were observed, and the ``records`` that came in these.
+    """
+    part = F.col("p")
+    told = reports.select(
+        "group", "member", F.coalesce("instance_type", F.lit("")).alias("instance_type"), "at", "interval",
+        F.explode("partitions").alias("p"),
+    ).select(
+        "*", part["topic"].alias("topic"), part["partition"].alias("partition"),
+        F.coalesce(part["arrived"], F.lit(0)).alias("arrived"),
+        F.coalesce(part["observed"], F.col("interval")).alias("observed"), _minute(F.col("at")).alias("written"),
+    )  # fmt: skip
+    told = told.withColumn("known", (F.col("observed") > 0) & (F.col("observed") <= OBSERVED_SECONDS_MAX))
+    # The day before is summed up without this report: what it tells of that is left out.
+    midnight = F.floor(F.col("at") / DAY_SECONDS) * DAY_SECONDS
+    begin = F.when(F.col("known"), F.greatest(F.col("at") - F.col("observed"), midnight)).otherwise(F.col("at"))
+    each = told.withColumn("begin", begin).withColumn(
+        "minute", F.explode(F.sequence(_minute(F.col("begin")), F.col("written")))
     )
 
+    def until(minute: Column) -> Column:
+        """Return the records that came before a minute, in whole numbers that add up."""
+        seconds = minute * MINUTE_SECONDS - (F.col("at") - F.col("observed"))
+        share = F.greatest(F.lit(0.0), F.least(F.lit(1.0), seconds / F.col("observed")))
+        return F.floor(F.col("arrived") * share)
 
-def _covered(watched: DataFrame, bucket_seconds: int) -> DataFrame:
-    return (
-        watched.groupBy("date", "group", _start(bucket_seconds).alias("start"))
-        .agg(F.count(F.lit(1)).cast("int").alias("covered"))
-        .withColumn("part", F.lit("covered"))
-    )
+    records = until(F.col("minute") + 1) - until(F.col("minute"))
+    return each.withColumns({
+        "own": F.col("minute") == F.col("written"),
+        "seconds": F.when(F.col("known"), _seconds_within(F.col("begin"), F.col("at"))).otherwise(F.lit(0.0)),
+        "records": F.when(F.col("known"), records).otherwise(F.lit(0)),
+    })  # fmt: skip
 
 
 def _minutes(reports: DataFrame) -> DataFrame:
-    """What the reports tell of each partition and minute. ``unknown``: arrivals of which the minute cannot be told."""
-    part = F.col("p")
-    arrived, observed = F.coalesce(part["arrived"], F.lit(0)), F.coalesce(part["observed"], F.col("interval"))
-    known = (observed > 0) & (observed <= OBSERVED_SECONDS_MAX)
+    """What each member tells of each partition and minute.
+
+    Returns:
+        ``arrived`` and ``seconds`` that were observed; work; of the entries written in it, if any: when the time of the
+        first begins (``since``), when the last was written (``at``), the ``intervals`` of all, and whether the
+        partition was ``gone`` by then.
+    """
+    part, own = F.col("p"), F.col("own")
     mean, variance = part["cost_mean"], F.coalesce(part["cost_variance"], F.lit(0.0))
-    done = F.when((part["done"] > 0) & mean.isNotNull(), part["done"])
+    done = F.when(own & (part["done"] > 0) & mean.isNotNull(), part["done"])
+    gone = F.max(F.when(own & (part["state"] == PartitionState.GONE.value), F.col("at")))
     return (
-        reports.select("*", F.explode("partitions").alias("p"))
-        .groupBy(
-            "group", part["topic"].alias("topic"), part["partition"].alias("partition"), "minute",
-            F.coalesce("instance_type", F.lit("")).alias("instance_type"),
-        )
+        _entries(reports)
+        .groupBy("group", "topic", "partition", "minute", "member", "instance_type")
         .agg(
-            total(arrived).alias("arrived"),
-            F.max(~known & (arrived > 0)).alias("unknown"),
-            total(done).alias("done"),
-            F.sum(done * mean).alias("cost"),
+            total(F.col("records")).alias("arrived"), F.sum("seconds").alias("seconds"),
+            F.min(F.when(own, F.col("at") - F.col("interval"))).alias("since"),
+            F.max(F.when(own, F.col("at"))).alias("at"), F.sum(F.when(own, F.col("interval"))).alias("intervals"),
+            gone.alias("gone_at"), total(done).alias("done"), F.sum(done * mean).alias("cost"),
             F.sum(done * (variance + mean * mean)).alias("cost_square"),
         )
+        .withColumn("gone", F.coalesce(F.col("gone_at") == F.col("at"), F.lit(False))).drop("gone_at")
         # Not among what is grouped by, since the minute tells it: every row is looked up by all of that.
         .withColumn("date", F.to_date(F.timestamp_seconds(F.col("minute") * MINUTE_SECONDS)))
     )  # fmt: skip
 
 
-def _buckets(minutes: DataFrame, watched: DataFrame, bucket_seconds: int) -> DataFrame:
-    """Of partitions and of whole topics."""
-    counted = F.when(~F.col("unknown"), F.col("arrived"))
-    return (
-        minutes.withColumn("partition", F.explode(F.array("partition", F.lit(WHOLE_TOPIC))))
+def _quiet(minutes: DataFrame) -> DataFrame:
+    """The seconds of each minute in which a member that owns a partition had nothing to tell of it."""
+    in_turn = Window.partitionBy("date", "group", "topic", "partition").orderBy("at")
+    stays = (F.lag("member").over(in_turn) == F.col("member")) & ~F.lag("gone").over(in_turn)
+    named = minutes.where(F.col("at").isNotNull()).withColumn("begin", F.when(stays, F.lag("at").over(in_turn)))
+    within = F.greatest(F.lit(0.0), F.col("at") - F.col("since") - F.col("intervals"))
+    between = (
+        named.where((F.col("since") - F.col("begin")).between(0.0, QUIET_SECONDS_MAX))
+        .withColumn("minute", F.explode(F.sequence(_minute(F.col("begin")), _minute(F.col("since")))))
+        .withColumn("seconds", _seconds_within(F.col("begin"), F.col("since")))
+    )
+    columns = ("date", "group", "topic", "partition", "minute", F.lit(0).alias("arrived"), "seconds")
+    return named.withColumn("seconds", within).select(*columns).unionByName(between.select(*columns))
+
+
+def _known(minutes: DataFrame) -> DataFrame:
+    """Arrivals in the minutes that are known, of partitions and of whole topics."""
+    columns = ("date", "group", "topic", "partition", "minute", "arrived", "seconds")
+    parts = (
+        minutes.select(*columns).unionByName(_quiet(minutes))
         .groupBy("date", "group", "topic", "partition", "minute")
-        .agg(total(F.col("arrived")).alias("arrived"), F.max("unknown").alias("unknown"))
-        .join(watched, on=["date", "group", "minute"], how="inner")
-        .groupBy("date", "group", "topic", "partition", _start(bucket_seconds).alias("start"))
+        .agg(total(F.col("arrived")).alias("arrived"), F.sum("seconds").alias("seconds"))
+        .where(F.col("seconds") >= COVERED_SECONDS_MIN).drop("seconds")
+    )  # fmt: skip
+    # Partitions are numbered from 0: those that nobody names are there all the same.
+    counts = minutes.groupBy("date", "group", "topic").agg((F.max("partition") + 1).alias("partitions"))
+    topics = (
+        parts.groupBy("date", "group", "topic", "minute")
+        .agg(total(F.col("arrived")).alias("arrived"), F.count(F.lit(1)).alias("told"))
+        .join(counts, on=["date", "group", "topic"], how="inner").where(F.col("told") == F.col("partitions"))
+        .select("date", "group", "topic", F.lit(WHOLE_TOPIC).alias("partition"), "minute", "arrived")
+    )  # fmt: skip
+    return parts.unionByName(topics)
+
+
+def _buckets(known: DataFrame, bucket_seconds: int) -> DataFrame:
+    return (
+        known.groupBy("date", "group", "topic", "partition", _start(bucket_seconds).alias("start"))
         .agg(
-            F.coalesce(total(counted), F.lit(0)).alias("arrived"),
-            F.sort_array(F.collect_list(F.when(counted > 0, counted))).alias("minutes"),
-            # Negative: minutes to take off the group's.
-            (-F.sum(F.col("unknown").cast("int"))).cast("int").alias("covered"),
+            total(F.col("arrived")).alias("arrived"),
+            F.sort_array(F.collect_list(F.when(F.col("arrived") > 0, F.col("arrived")))).alias("minutes"),
+            F.count(F.lit(1)).cast("int").alias("covered"),
         )
         .withColumn("part", F.lit("bucket"))
     )
@@ -163,3 +228,13 @@ def total(counts: Column) -> Column:
 
 def _start(bucket_seconds: int) -> Column:
     return (F.floor(F.col("minute") * MINUTE_SECONDS / bucket_seconds) * bucket_seconds).cast("bigint")
+
+
+def _minute(at: Column) -> Column:
+    return F.floor(at / MINUTE_SECONDS)
+
+
+def _seconds_within(begin: Column, end: Column) -> Column:
+    """Return how much of ``minute`` lies between two moments."""
+    first = F.col("minute") * MINUTE_SECONDS
+    return F.greatest(F.lit(0.0), F.least(end, first + MINUTE_SECONDS) - F.greatest(begin, first))

@@ -99,7 +99,7 @@ def slot(start: Column, calendar: Calendar) -> Column:
 
 
 def rates(days: DataFrame, calendar: Calendar) -> DataFrame:
-    """The rate of every bucket in which a series was watched, zeros included, from its first arrival on.
+    """The rate of every bucket in which a series is known, zeros included.
 
     Args:
         days: rows of :data:`loadtrim_spark.learning.days.DAY_COLUMNS`.
@@ -110,25 +110,29 @@ def rates(days: DataFrame, calendar: Calendar) -> DataFrame:
     """
     end, begin = calendar.as_of, calendar.as_of - calendar.weeks * WEEK_SECONDS
     within = days.where((F.col("start") >= begin) & (F.col("start") + calendar.bucket_seconds <= end))
-    watched = within.where(F.col("part") == "covered").select("group", "start", F.col("covered").alias("watched"))
     # A bucket over midnight UTC cannot be: buckets divide the hour.
-    seen = within.where(F.col("part") == "bucket").select(
-        "group", "topic", "partition", "start", "arrived", "minutes", F.col("covered").alias("unknown")
-    )
-    series = seen.groupBy("group", "topic", "partition").agg(F.min("start").alias("first"))
-    covered = (F.col("watched") + F.coalesce("unknown", F.lit(0))).cast("double")
+    known = within.where(F.col("part") == "bucket")
+    covered = F.col("covered").cast("double")
     minutes_min = COVERED_SHARE_MIN * calendar.bucket_seconds / MINUTE_SECONDS
     return (
-        series.join(watched, on="group", how="inner").where(F.col("start") >= F.col("first"))
-        .join(seen, on=["group", "topic", "partition", "start"], how="left")
+        known.join(_narrow(known), on=["group", "topic", "partition", "date"], how="left_anti")
         .withColumn("covered", covered).where(F.col("covered") >= minutes_min)
         .select(
             "group", "topic", "partition", "start", "covered",
-            (F.coalesce("arrived", F.lit(0)) / (F.col("covered") * MINUTE_SECONDS)).alias("rate"),
-            F.coalesce("minutes", F.array().cast("array<bigint>")).alias("minutes"),
+            (F.col("arrived") / (F.col("covered") * MINUTE_SECONDS)).alias("rate"), "minutes",
             F.floor((F.lit(end) - 1 - F.col("start")) / WEEK_SECONDS).cast("int").alias("week"),
             slot(F.col("start"), calendar).alias("slot"), F.lit(end).cast("bigint").alias("as_of"),
         )
+    )  # fmt: skip
+
+
+def _narrow(known: DataFrame) -> DataFrame:
+    """Days of whole topics on which their last partitions are not known: a topic never has fewer than it had before."""
+    days = known.groupBy("group", "topic", "date").agg(F.max("partition").alias("last"))
+    until_then = Window.partitionBy("group", "topic").orderBy("date")
+    return (
+        days.withColumn("most", F.max("last").over(until_then)).where(F.col("last") < F.col("most"))
+        .select("group", "topic", F.lit(WHOLE_TOPIC).alias("partition"), "date")
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import zoneinfo
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -37,6 +37,12 @@ class Case:
     weeks: int = 6
     busy_minutes: int = 60
     """Of each hour; all records come in these."""
+    new: dict[int, int] = field(default_factory=dict)
+    """Partition -> since when it is there, seconds since the epoch; the others are from the beginning on."""
+
+    def since(self, partition: int) -> int:
+        """Return when the partition was made."""
+        return self.new.get(partition, 0)
 
 
 COLUMNS = "`group` string, partition int, start int, rate double, busy int"
@@ -79,11 +85,9 @@ CASES = {
     "growth": Case(growing),
     "gone": Case(lambda partition, start: 0.0 if start >= END - 3 * WEEK else 5.0),
     "sparse": Case(lambda partition, start: 10.0 if partition == 0 else (1.0 if start // HOUR % 5 == 0 else 0.0)),
-    "new": Case(
-        lambda partition, start: 0.0 if partition == 2 and start < END - 2 * DAY else busy_by_day(start), (0, 1, 2)
-    ),
+    "new": Case(lambda partition, start: busy_by_day(start), (0, 1, 2), new={2: END - 2 * DAY}),
     "rare": Case(lambda partition, start: 10.0, (0,), busy_minutes=20),
-    "newborn": Case(lambda partition, start: busy_by_day(start) if start >= END - DAY else 0.0),
+    "newborn": Case(lambda partition, start: busy_by_day(start), new={0: END - DAY, 1: END - DAY}),
 }
 
 
@@ -97,19 +101,18 @@ def days_of(spark: SparkSession, cases: dict[str, Case]) -> DataFrame:
     ]
     given = spark.createDataFrame(rows, COLUMNS, verifySchema=False)
     start = F.col("start").cast("bigint")
-    common = (F.to_date(F.timestamp_seconds("start")).alias("date"), "group", start.alias("start"))
-    covered = given.select(*common).distinct().select("*", F.lit("covered").alias("part"), F.lit(60).alias("covered"))
     hour = (F.col("rate") * 60).cast("bigint") * 60
-    buckets = given.where(F.col("rate") > 0).select(
-        *common, F.lit("bucket").alias("part"), F.lit("t").alias("topic"), "partition", F.lit(0).alias("covered"),
-        hour.alias("arrived"), F.array_repeat((hour / F.col("busy")).cast("bigint"), F.col("busy")).alias("minutes"),
+    minutes = F.array_repeat((hour / F.col("busy")).cast("bigint"), F.col("busy"))
+    buckets = given.select(
+        F.to_date(F.timestamp_seconds("start")).alias("date"), "group", start.alias("start"),
+        F.lit("bucket").alias("part"), F.lit("t").alias("topic"), "partition", F.lit(60).alias("covered"),
+        hour.alias("arrived"), F.filter(minutes, lambda records: records > 0).alias("minutes"),
     )  # fmt: skip
-    empty = spark.createDataFrame([], DAY_COLUMNS)
-    return empty.unionByName(covered, allowMissingColumns=True).unionByName(buckets, allowMissingColumns=True)
+    return spark.createDataFrame([], DAY_COLUMNS).unionByName(buckets, allowMissingColumns=True)
 
 
 def _values(case: Case, start: int) -> Iterable[tuple[int, float]]:
-    loads = {partition: case.load(partition, start) for partition in case.partitions}
+    loads = {partition: case.load(partition, start) for partition in case.partitions if start >= case.since(partition)}
     known = {partition: value for partition, value in loads.items() if value is not None}
     return {**known, WHOLE_TOPIC: sum(known.values())}.items() if known else ()
 
