@@ -8,9 +8,11 @@ shape would be zero all week long it is flat. Weeks count backwards from the mom
 time: an hour that a change of clocks repeats is seen twice, one that it leaves out is seen in the other weeks.
 
 Weeks are long: the level that counts is that of the weeks times how the last three days compared with it (the median of
-their three quotients, so that no single day moves it). Spread is judged as the future will judge it: each day by the
-shape that the *other* weeks tell and the three days before it, at a rank a little above the wanted one, as the next day
-is one more than those that were seen, of which each counts half, as neighbours resemble each other.
+their three quotients, so that no single day moves it). Where most of a week lies beyond what these may move it by, the
+load has stepped: the level is the week's median, and the three days are compared with that. Spread is judged as the
+future will judge it: each day by the shape that the *other* weeks tell and by the days before it, at a rank a little
+above the wanted one, as the next day is one more than those that were seen, of which each counts half, as neighbours
+resemble each other.
 
 A topic that gets nothing at all where it usually gets much has an outage: those buckets are left out before anything is
 learnt, which matters with two weeks, where a median cannot tell the exception from the rule. When nothing came for two
@@ -56,6 +58,9 @@ RECENT_WEIGHT = 0.85
 """Of the last days' quotient, as its exponent."""
 RECENT_FACTOR_MAX = 2.0
 """The last days move a level by no more than this factor, up or down."""
+LASTING_DAYS = 7
+LASTING_DAYS_MIN = 4
+"""What lies beyond that factor on most days of a week is no exception: it is the level. Chosen, not tuned."""
 NOW = -1
 """The day that begins at the moment of learning; 0 is the one before it."""
 QUANTILES = (0.5, 0.9, 0.99)
@@ -285,12 +290,18 @@ def _recent(told: DataFrame) -> DataFrame:
         F.collect_list(F.struct("age", "quotient")).alias("days"), F.max("age").alias("oldest")
     )
     every = days.select(*SERIES, "days", F.explode(F.sequence(F.lit(NOW), F.col("oldest"))).alias("age"))
-    before = F.filter(
-        "days", lambda day: (day["age"] > F.col("age")) & (day["age"] <= F.col("age") + F.lit(RECENT_DAYS))
-    )
-    quotient = F.coalesce(_median(F.transform(before, lambda day: day["quotient"])), F.lit(1.0))
+
+    def before(days: int) -> Column:
+        """Return the quotients of the last days before each."""
+        within = F.filter("days", lambda day: (day["age"] > F.col("age")) & (day["age"] <= F.col("age") + F.lit(days)))
+        return F.transform(within, lambda day: day["quotient"])
+
+    week, known = _median(before(LASTING_DAYS)), F.size(before(LASTING_DAYS)) >= LASTING_DAYS_MIN
+    beyond = ~week.between(1 / RECENT_FACTOR_MAX, RECENT_FACTOR_MAX)
+    every = every.withColumn("lasting", F.when(known & beyond & (week > 0), week).otherwise(F.lit(1.0)))
+    quotient = F.coalesce(_median(before(RECENT_DAYS)) / F.col("lasting"), F.lit(1.0))
     bounded = F.least(F.lit(RECENT_FACTOR_MAX), F.greatest(F.lit(1 / RECENT_FACTOR_MAX), quotient))
-    return every.select(*SERIES, "age", F.pow(bounded, F.lit(RECENT_WEIGHT)).alias("lately"))
+    return every.select(*SERIES, "age", (F.col("lasting") * F.pow(bounded, F.lit(RECENT_WEIGHT))).alias("lately"))
 
 
 def _whole_shape(told: DataFrame, calendar: Calendar) -> DataFrame:

@@ -72,6 +72,14 @@ def dead_week(partition: int, start: int) -> float:
     return 0.0 if start >= END - WEEK else busy_by_day(start)
 
 
+def stepped(factor: float, days_ago: int) -> Callable[[int, int], float]:
+    """So many times the load since then, for good."""
+    return lambda partition, start: busy_by_day(start) * (factor if start >= END - days_ago * DAY else 1.0)
+
+
+STEPS = {f"step-{factor:g}-{days}": (factor, days) for factor in (0.25, 4.0) for days in (5, 11, 15, 22)}
+
+
 def by_berlins_day(partition: int, start: int) -> float:
     return 10.0 if 8 <= datetime.datetime.fromtimestamp(start, BERLIN).hour < 18 else 1.0
 
@@ -87,6 +95,7 @@ CASES = {
     "sparse": Case(lambda partition, start: 10.0 if partition == 0 else (1.0 if start // HOUR % 5 == 0 else 0.0)),
     "new": Case(lambda partition, start: busy_by_day(start), (0, 1, 2), new={2: END - 2 * DAY}),
     "rare": Case(lambda partition, start: 10.0, (0,), busy_minutes=20),
+    **{group: Case(stepped(*step), (0,)) for group, step in STEPS.items()},
     "newborn": Case(lambda partition, start: busy_by_day(start), new={0: END - DAY, 1: END - DAY}),
 }
 
@@ -179,6 +188,16 @@ def test_one_event_and_a_blind_day_move_nothing(records: Records) -> None:
     assert topic["outliers"] == pytest.approx(24 / (41 * 24), abs=1e-3)
     for start in NEXT_WEEK:
         assert expected(topic, start) == pytest.approx(2 * busy_by_day(start), rel=5e-3)
+
+
+@pytest.mark.parametrize("group", STEPS)
+def test_a_step_that_lasts_is_the_level_and_no_spread(records: Records, group: str) -> None:
+    """Two weeks after four times the load the level was half of it, and p90 was 2.7 times p50: both were the step."""
+    topic = records[group, "t", None]
+    p50, p90, _ = topic["quantiles"]
+    assert p90 / p50 < 1.2
+    for start in NEXT_WEEK:
+        assert expected(topic, start) == pytest.approx(STEPS[group][0] * busy_by_day(start), rel=0.11)
 
 
 def test_growth_goes_on(records: Records) -> None:
