@@ -11,10 +11,24 @@ import zoneinfo
 from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.wire.ranges import STARTUP_SECONDS_MAX
 
-__all__ = ["add_calendar", "count", "day", "directory", "group_id", "pair", "period", "positive", "share", "startup"]
+__all__ = [
+    "add_calendar",
+    "count",
+    "day",
+    "days_kept",
+    "directory",
+    "group_id",
+    "pair",
+    "period",
+    "positive",
+    "share",
+    "startup",
+]
 
 BUCKET_MINUTES = (5, 10, 15, 20, 30, 60)
 WEEKS_MAX = 52
+DAYS_MAX = 36_500
+"""A century. There are not many more days that have a date."""
 SHARE_MIN = 0.5
 """As the setting's own (``Share`` in :mod:`loadtrim_agent.common.settings`)."""
 PERIOD_SECONDS_MIN = 0.001
@@ -98,6 +112,14 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 on")
     return int(text)
+
+
+def days_kept(text: str) -> int:
+    """How many days back a history reaches."""
+    days = count(text)
+    if days > DAYS_MAX:
+        raise argparse.ArgumentTypeError(f"{text}: 1 to {DAYS_MAX} days")
+    return days
 
 
 def day(text: str) -> datetime.date:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loadtrim_agent.wire.topic_names import BASELINE_TOPIC
-from loadtrim_spark.cli.flags import add_calendar, directory, group_id, pair, period, positive
+from loadtrim_spark.cli.flags import add_calendar, days_kept, directory, group_id, pair, period, positive
 from loadtrim_spark.cli.studies import add_studies
 from loadtrim_spark.errors import JAVA_ERRORS, PipelineError, explained
 from loadtrim_spark.learning.days import MINUTE_SECONDS
 from loadtrim_spark.pipeline.baselines import BUCKET_SECONDS, publish, withdraw
-from loadtrim_spark.pipeline.history import Tables, compact, delete_group, is_table
+from loadtrim_spark.pipeline.history import Tables, compact, delete_group, forget, is_table
 from loadtrim_spark.pipeline.ingest import LATE_SECONDS, backfill, ingest
 from loadtrim_spark.pipeline.source import Source
 from loadtrim_spark.session import session
@@ -101,7 +101,10 @@ def _add_delete(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _add_compact(commands: Commands, common: argparse.ArgumentParser) -> None:
-    _command(commands, common, "compact", _compact, "put the small files of closed days together")
+    add = _command(commands, common, "compact", _compact, "put the small files of closed days together")
+    add.add_argument("--keep-days", type=days_kept, metavar="DAYS",
+                     help="remove older days from the history first; baselines look back --weeks, backtest further "
+                     "(default: keep all)")  # fmt: skip
 
 
 def _command(
@@ -166,4 +169,7 @@ def _delete(args: argparse.Namespace, source: Source, tables: Tables) -> None:
 def _compact(args: argparse.Namespace, source: Source, tables: Tables) -> None:
     spark = session(args.master, args.memory)
     today = datetime.datetime.now(datetime.UTC).date()
+    if args.keep_days is not None:
+        first = today - datetime.timedelta(days=args.keep_days)
+        print(f"{forget(spark, tables, first.isoformat())} records from before {first} removed")
     print(f"{compact(spark, tables, today.isoformat())} files put together")

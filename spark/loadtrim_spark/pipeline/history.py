@@ -30,6 +30,7 @@ __all__ = [
     "Tables",
     "compact",
     "delete_group",
+    "forget",
     "is_table",
     "known_topics",
     "literal",
@@ -217,6 +218,29 @@ def compact(spark: SparkSession, tables: Tables, before: str) -> int:
             replaced = 0 if row is None else int(row["metrics"]["numFilesRemoved"])
             spark.sql(f"VACUUM delta.`{path}`")
     return replaced
+
+
+def forget(spark: SparkSession, tables: Tables, before: str) -> int:
+    """Remove days from the history, the quarantine, and what was summed up of them, of all groups.
+
+    Args:
+        spark: the session.
+        tables: made by :func:`open_tables`.
+        before: an ISO date; days earlier than this.
+
+    Returns:
+        Rows of the history that were removed.
+    """
+    of_days, of_records = f"date < '{before}'", f"appended < unix_timestamp(DATE'{before}')"
+    removed = 0
+    # A day whose ledger goes before the history is not summed up again from what is left of it.
+    for path, where in (
+        (tables.quarantine, of_records), (tables.ledger, of_days), (tables.days, of_days), (tables.history, of_days)
+    ):  # fmt: skip
+        if is_table(spark, path):
+            row = spark.sql(f"DELETE FROM delta.`{path}` WHERE {where}").first()
+            removed = 0 if row is None else int(row[0])
+    return removed
 
 
 def delete_group(spark: SparkSession, tables: Tables, group: str) -> int:

@@ -159,7 +159,8 @@ class _Run:
         if missed <= 0:
             return HistoryBatch()
         names = sorted(topic for topic, first in firsts.items() if first > starts[topic]) or ["control topics"]
-        self.say(f"{', '.join(names)}: Kafka deleted {missed} records unread; run ingest more often than its retention")
+        self.say(f"{', '.join(names)}: Kafka deleted {missed} records unread; run ingest more often, "
+                 "or give the topic a larger retention.bytes (docs/spark.md)")  # fmt: skip
         return HistoryBatch(lost=missed)
 
     def _made_again(self, spark: SparkSession, checkpoint: Checkpoint, held: Mapping[str, HeldOffsets]) -> HistoryBatch:

@@ -16,6 +16,8 @@ from loadtrim_spark.errors import PipelineError, explained, java_types, reason_o
 __all__ = ["HeldOffsets", "Source"]
 
 BROKER_SECONDS = 30
+BASELINE_TOPIC_SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000"}
+"""Compaction passes over the segment that is written to, which is a week's by default: seven publications of all."""
 SILENT = ("TimeoutException", "DisconnectException", "ConfigException", "SSLException")
 """Ends of the names of what Kafka's client throws where no broker answers, or none that it can talk to."""
 GONE = ("UnknownTopicOrPartitionException", "InvalidTopicException")
@@ -106,7 +108,8 @@ class Source:
                 topic, jvm.java.util.Optional.of(1), jvm.java.util.Optional.empty()
             )
             settings = jvm.java.util.HashMap()
-            settings.put("cleanup.policy", "compact")
+            for name, value in BASELINE_TOPIC_SETTINGS.items():
+                settings.put(name, value)
             new.configs(settings)
             try:
                 admin.createTopics(jvm.java.util.List.of(new)).all().get()
@@ -117,8 +120,8 @@ class Source:
                     f"The topic {topic} is not there, or not to be seen by this user, and could not be made: "
                     f"{reason_of(error)}",
                     "Nothing was published.",
-                    f"Make it: kafka-topics.sh --create --topic {topic} --partitions 1 --config cleanup.policy=compact"
-                    "; and give this user WRITE and DESCRIBE on it.",
+                    f"Make it: kafka-topics.sh --create --topic {topic} --partitions 1 {_flags()}; and give this user "
+                    "WRITE and DESCRIBE on it.",
                 ) from error
         return True
 
@@ -156,6 +159,10 @@ class Source:
             "What was written before is whole; nothing is written twice or lost by starting again.",
             "Start it again. If it ends the same way, --verbose shows the whole of the error.",
         )
+
+
+def _flags() -> str:
+    return " ".join(f"--config {name}={value}" for name, value in BASELINE_TOPIC_SETTINGS.items())
 
 
 def _partition_counts(jvm: Any, admin: Any, topics: Iterable[str]) -> dict[str, int]:

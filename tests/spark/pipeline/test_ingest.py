@@ -25,7 +25,8 @@ from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_agent.wire.ownership_records import HelloRecord
 from loadtrim_agent.wire.topic_names import control_topic
 from loadtrim_spark.errors import PipelineError
-from loadtrim_spark.pipeline.history import HistoryBatch, Tables, compact, delete_group, open_tables
+from loadtrim_spark.pipeline.baselines import update_days
+from loadtrim_spark.pipeline.history import HistoryBatch, Tables, compact, delete_group, forget, open_tables
 from loadtrim_spark.pipeline.ingest import Source, backfill, ingest
 from spark.harness import DAY, MONDAY, decision, make_control_topic, messages, produce, report
 
@@ -126,6 +127,23 @@ def test_small_files_of_closed_days_are_put_together(spark: SparkSession, kafka:
     assert compact(spark, tables, "2025-11-24") == 0  # the day is not closed yet
     assert compact(spark, tables, "2025-11-25") == 2
     assert len(table(spark, tables.history)) == 2
+
+
+def test_days_that_are_not_kept_go_from_all_tables(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:
+    """Each run read every day and every batch that there ever was."""
+    tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
+    make_control_topic(kafka, "g")
+    produce(kafka.bootstrap, "g", messages(*(report(n, MONDAY + n * DAY) for n in range(3))))
+    produce(kafka.bootstrap, "g", [(MONDAY, b"spoilt"), (MONDAY + 2 * DAY, b"spoilt")])
+    ingest(spark, source, tables)
+    update_days(spark, tables, 900)
+    assert forget(spark, tables, "2025-11-26") == 2
+    assert sequences(spark, tables, "g") == [2]
+    assert quarantined_once(spark, tables)
+    for path in (tables.ledger, tables.days):
+        assert {row["date"] for row in of_group(spark, path, "g").collect()} == {date(2025, 11, 26)}
+    assert update_days(spark, tables, 900) == 0
+    assert forget(spark, tables, "2025-11-26") == 0
 
 
 def test_driver_killed_twice_in_the_middle(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def test_changed_days_alone_are_read_and_what_goes_is_withdrawn(
     assert lines[0].startswith("3 days of groups are new or changed")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, BASELINE_TOPIC)
-    assert admin.describe_configs([resource])[resource].result()["cleanup.policy"].value == "compact"
+    configs = admin.describe_configs([resource])[resource].result()
+    assert (configs["cleanup.policy"].value, configs["segment.ms"].value) == ("compact", str(DAY * 1000))
     records = dict(topic_of(kafka))
     assert sorted(records) == sorted(f'["{g}",{rest}]' for g in "gh" for rest in ('"t",0', '"t",null', "null,null"))
     topic = records['["g","t",null]']
