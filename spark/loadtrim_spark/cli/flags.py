@@ -115,7 +115,7 @@ def count(text: str) -> int:
 
 
 def days_kept(text: str) -> int:
-    """How many days back a history reaches."""
+    """Read how many days back a history reaches."""
     days = count(text)
     if days > DAYS_MAX:
         raise argparse.ArgumentTypeError(f"{text}: 1 to {DAYS_MAX} days")

@@ -15,7 +15,7 @@ A minute of a partition is known where reports tell of it, and unknown is never 
   entry tells of all that time: its records are spread evenly over it, as far as it lies within the day.
 - A member does not name a partition that nothing happens to, but for once in ``REFRESH_SECONDS``. So nothing came
   between two entries of one member that are not too far apart.
-- Everything else is unknown: nobody who is heard owns the partition, such as a plain consumer in a mixed group.
+- Everything else is unknown: no member that is heard owns the partition. In a mixed group a plain consumer may.
 
 A minute of a topic is known where that of each of its partitions is.
 
@@ -84,11 +84,10 @@ def day_rows(history: DataFrame, bucket_seconds: int, read: DataFrame | None = N
 
 
 def _entries(reports: DataFrame) -> DataFrame:
-    """What reports tell of partitions, a row for each minute that an entry reaches into.
+    """Return what reports tell of partitions, a row for each minute that an entry reaches into.
 
-    Returns:
-        What the entry tells; ``minute``; ``own``: whether that is the one it was written in; ``seconds`` of the minute
-        that were observed, and the ``records`` that came in these.
+    Besides what the entry tells: ``minute``, and whether it was written in that one (``own``). Of this minute
+    ``seconds`` were observed, and ``records`` came in these.
     """
     part = F.col("p")
     told = reports.select(
@@ -122,12 +121,10 @@ def _entries(reports: DataFrame) -> DataFrame:
 
 
 def _minutes(reports: DataFrame) -> DataFrame:
-    """What each member tells of each partition and minute.
+    """Return what each member tells of each partition and minute.
 
-    Returns:
-        ``arrived`` and ``seconds`` that were observed; work; of the entries written in it, if any: when the time of the
-        first begins (``since``), when the last was written (``at``), the ``intervals`` of all, and whether the
-        partition was ``gone`` by then.
+    Of entries that were written in the minute, if any, there is the time that they are about: from ``since`` to ``at``,
+    with the sum of their ``intervals``. The partition may be ``gone`` by then.
     """
     part, own = F.col("p"), F.col("own")
     mean, variance = part["cost_mean"], F.coalesce(part["cost_variance"], F.lit(0.0))
@@ -150,7 +147,7 @@ def _minutes(reports: DataFrame) -> DataFrame:
 
 
 def _quiet(minutes: DataFrame) -> DataFrame:
-    """The seconds of each minute in which a member that owns a partition had nothing to tell of it."""
+    """Return the seconds of each minute in which a member that owns a partition had nothing to tell of it."""
     in_turn = Window.partitionBy("date", "group", "topic", "partition").orderBy("at")
     stays = (F.lag("member").over(in_turn) == F.col("member")) & ~F.lag("gone").over(in_turn)
     named = minutes.where(F.col("at").isNotNull()).withColumn("begin", F.when(stays, F.lag("at").over(in_turn)))
@@ -165,7 +162,7 @@ def _quiet(minutes: DataFrame) -> DataFrame:
 
 
 def _known(minutes: DataFrame) -> DataFrame:
-    """Arrivals in the minutes that are known, of partitions and of whole topics."""
+    """Return the arrivals in the minutes that are known, of partitions and of whole topics."""
     columns = ("date", "group", "topic", "partition", "minute", "arrived", "seconds")
     parts = (
         minutes.select(*columns).unionByName(_quiet(minutes))

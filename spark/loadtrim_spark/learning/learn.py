@@ -10,8 +10,8 @@ time: an hour that a change of clocks repeats is seen twice, one that it leaves 
 Weeks are long: the level that counts is that of the weeks times how the last three days compared with it (the median of
 their three quotients, so that no single day moves it). Where most of a week lies beyond what these may move it by, the
 load has stepped: the level is the week's median, and the three days are compared with that. Spread is judged as the
-future will judge it: each day by the shape that the *other* weeks tell and by the days before it, at a rank a little
-above the wanted one, as the next day is one more than those that were seen, of which each counts half, as neighbours
+future will judge it: each day by the shape that the *other* weeks tell and by the days before it. The rank is a little
+above the wanted one, as the next day is one more than those that were seen. Each of these counts half, as neighbours
 resemble each other.
 
 A topic that gets nothing at all where it usually gets much has an outage: those buckets are left out before anything is
@@ -104,7 +104,7 @@ def slot(start: Column, calendar: Calendar) -> Column:
 
 
 def rates(days: DataFrame, calendar: Calendar) -> DataFrame:
-    """The rate of every bucket in which a series is known, zeros included.
+    """Return the rate of every bucket in which a series is known, zeros included.
 
     Args:
         days: rows of :data:`loadtrim_spark.learning.days.DAY_COLUMNS`.
@@ -132,7 +132,7 @@ def rates(days: DataFrame, calendar: Calendar) -> DataFrame:
 
 
 def _narrow(known: DataFrame) -> DataFrame:
-    """Days of whole topics on which their last partitions are not known: a topic never has fewer than it had before."""
+    """Return days of whole topics on which the last partitions are not known: there are never fewer than before."""
     days = known.groupBy("group", "topic", "date").agg(F.max("partition").alias("last"))
     until_then = Window.partitionBy("group", "topic").orderBy("date")
     return (
