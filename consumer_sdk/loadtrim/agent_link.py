@@ -91,6 +91,19 @@ class AgentLink:
             raise IllegalStateError(f"Partition {TopicPartition(*partition)} is not assigned")
         return stream
 
+    def stream_unless_gone(self, partition: Partition) -> Stream | None:
+        """Return the stream of a partition; None: it was given away.
+
+        That may be between two statements of user code, as in ``pause(*assignment())``. A pause ends there anyway.
+
+        Raises:
+            IllegalStateError: the partition has never been assigned to this member.
+        """
+        stream, buffer = self.streams.get(partition), self.buffer
+        if stream is None and (buffer is None or partition not in buffer.hand.went):
+            return self.stream(partition)
+        return stream
+
     def must_subscribe(self) -> None:
         """Check that something is subscribed.
 

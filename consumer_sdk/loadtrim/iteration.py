@@ -76,8 +76,8 @@ class Records:
         self._begun_by = begun_by
         self._ended = ended
         self._buffer: RecordBuffer | None = None
-        """Records are taken from it without a call. None: each is asked for by one, as long as user code may begin to
-        say itself what is done, and where there is no agent."""
+        """Records are taken from it without a call. None: each is asked for by a call. That is so without an agent, and
+        as long as user code may begin to say itself what is done."""
 
     def __aiter__(self) -> Records:
         return self

@@ -237,23 +237,10 @@ class Positions:
             raise TypeError("partitions must be TopicPartition namedtuples")
         subscribed = self._link.subscription.matches({partition.topic for partition in partitions})
         for partition in partitions:
-            stream = self._stream_unless_gone(Partition(*partition))
+            stream = self._link.stream_unless_gone(Partition(*partition))
             # What is not subscribed is put aside, until the agent gives it up.
             if stream is not None and partition.topic in subscribed:
                 self._pause(stream, paused=paused)
-
-    def _stream_unless_gone(self, partition: Partition) -> Stream | None:
-        """Return the stream of a partition; None: it was given away.
-
-        That may be between two statements of user code, as in ``pause(*assignment())``. A pause ends there anyway.
-
-        Raises:
-            IllegalStateError: the partition has never been assigned to this member.
-        """
-        stream, buffer = self._link.streams.get(partition), self._link.buffer
-        if stream is None and (buffer is None or partition not in buffer.hand.went):
-            return self._link.stream(partition)
-        return stream
 
     def _pause(self, stream: Stream, *, paused: bool) -> None:
         """Do what user code wishes, or note it of what is put aside, which runs when that ends. Tell the agent."""

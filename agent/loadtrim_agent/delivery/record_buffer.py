@@ -174,8 +174,8 @@ class RecordBuffer:
             or wanted
             or (index := stream.index) >= self._run_end
             or now >= self.lease_until
-            or now >= self.sleep.turn_due
             or self.closing
+            or now >= self.sleep.turn_due
             or self._run_streams is not self.streams
         ):
             return self._look_for_one(now, wanted)

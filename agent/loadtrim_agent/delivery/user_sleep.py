@@ -19,9 +19,9 @@ and 20 turns a second cost nothing that can be measured."""
 class UserSleep:
     """The sleepers of one consumer, in the user's loop; any thread wakes them all.
 
-    A loop over a backlog with a handler that never waits has no sleep, and the call that asks for the next record would
-    never let the event loop turn. So it does by itself, where the loop has not turned for :data:`TURN_SECONDS`. Whether
-    it has is told by a mark in the loop's queue, so that a handler that waits by itself is not slowed down.
+    User code that works through a backlog and never waits has no sleep, so its event loop would not turn. The call for
+    the next record lets it, where it has not turned for :data:`TURN_SECONDS`. A mark in the loop's queue tells whether
+    it has, so that a handler that waits by itself is not slowed down.
 
     Args:
         loop: the loop that user code runs in.

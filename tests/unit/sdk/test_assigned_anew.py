@@ -285,6 +285,7 @@ def anew_of(
         buffer=buffer,
         agent=agent,
         stream=lambda partition: stream,
+        stream_unless_gone=lambda partition: stream,
         must_own=lambda wanted: None,
         must_subscribe=lambda: None,
         need_agent=lambda: agent,

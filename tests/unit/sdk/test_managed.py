@@ -619,9 +619,10 @@ async def test_a_consumer_that_is_dropped_while_it_runs_is_told_in_the_log(caplo
     """Python hides the warning of a forgotten ``stop()`` unless it is asked to show it."""
     consumer = make()
     _, agent = started(consumer)
+    consumers = [consumer]
+    del consumer
     with caplog.at_level("WARNING", "loadtrim"), pytest.warns(ResourceWarning, match="Unclosed"):
-        del consumer
-        gc.collect()
+        consumers.clear()  # the last reference
     assert "A consumer of group g was dropped without stop()" in caplog.text
     assert not agent.left.is_set()
 
