@@ -66,7 +66,7 @@ class Program:
 
     def seek(self, back: int) -> None:
         self.position = max(0, self.position - back)
-        self.calls.sought(self.position)
+        self.calls.moved(self.position)
 
     def wait(self, time: int) -> None:
         self.now += time

@@ -384,7 +384,7 @@ def with_a_generation_led_taken_for_entered(patch: Patch) -> None:
 
 
 def test_8_a_generation_that_was_led_and_not_entered_is_not_known() -> None:
-    fails_without(with_a_generation_led_taken_for_entered, led_twice_by_others, "I3")
+    fails_without(with_a_generation_led_taken_for_entered, led_twice_by_others, "I1")
 
 
 def assignment_that_never_came_into_force() -> None:
@@ -632,7 +632,7 @@ def join_answered_late_and_heartbeats_lost() -> None:
 
 
 def with_sessions_renewed_by_syncs(patch: Patch) -> None:
-    patch.setattr(Session, "synced", lambda self, sent_at: self._lease.renew(sent_at))
+    patch.setattr(Session, "synced", lambda self, sent_at, code: self._lease.renew(sent_at))
 
 
 def test_12_a_sync_proves_no_session() -> None:
