@@ -233,9 +233,10 @@ class Node:
                 self.plane.call("POST", f"{self.path}/{name}/binding", binding)
             except urllib.error.HTTPError as error:
                 running.kill()
-                if error.code != HTTPStatus.NOT_FOUND:
+                if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                     raise
-                return  # A pod that is on no node yet is gone as soon as it is deleted.
+                # A pod that is on no node yet is gone as soon as it is deleted, and another may have its name by now.
+                return
         container = item["spec"]["containers"][0]["name"]
         self.pods[name] = _Pod(name, item["metadata"]["uid"], running, container=container, started_at=_now())
         self._probe(self.pods[name])
