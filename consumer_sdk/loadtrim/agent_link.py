@@ -161,7 +161,7 @@ class AgentLink:
 
     async def until_given_up(self) -> None:
         """Wait until the agent of a start that failed has ended."""
-        if self._giving_up is not None:
+        if self._giving_up is not None and not self._giving_up.done():  # else its loop may be closed
             await asyncio.wait([self._giving_up])
 
     async def _give_up(self) -> None:

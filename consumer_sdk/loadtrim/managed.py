@@ -211,7 +211,8 @@ class ManagedConsumer:
             self._stopping = asyncio.ensure_future(self.link.end(self._settings.drain_seconds, release=not at_once))
         stopping = self._stopping
         await asyncio.wait([stopping])  # Whoever cancels all tasks cancels that one too, and not always its callers.
-        _forget_unstarted(self.link, self.services)
+        if self.link.agent is None:
+            self.services.metrics.close()
         if not stopping.cancelled():
             stopping.result()
 
@@ -397,9 +398,9 @@ class ManagedConsumer:
 
 
 def _forget_unstarted(link: AgentLink, services: Services) -> None:
-    """Take the metrics of a consumer that has no agent out of their registry: an agent does so itself when it stops."""
+    """Have the metrics of a consumer without an agent taken out of their registry. An agent does so when it stops."""
     if link.agent is None:
-        services.metrics.close()
+        services.metrics.close(at_once=False)
 
 
 def _caller(loop: asyncio.AbstractEventLoop) -> asyncio.Task[Any] | None:

@@ -384,7 +384,7 @@ def with_a_generation_led_taken_for_entered(patch: Patch) -> None:
 
 
 def test_8_a_generation_that_was_led_and_not_entered_is_not_known() -> None:
-    fails_without(with_a_generation_led_taken_for_entered, led_twice_by_others, "I1")
+    fails_without(with_a_generation_led_taken_for_entered, led_twice_by_others, "I3")
 
 
 def assignment_that_never_came_into_force() -> None:

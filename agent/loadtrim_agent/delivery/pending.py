@@ -107,8 +107,9 @@ class PendingRecords:
         return not more
 
     def find(self, record: Any) -> bool:
-        """Return whether a record is pending."""
-        return record.offset in self._records
+        """Return whether a record is pending. One with its offset in a log that was made anew has another timestamp."""
+        pending = self._records.get(record.offset)
+        return pending is not None and pending.stamp == record.timestamp
 
     def is_of(self, record: Any) -> bool:
         """Return whether a record is pending, and this object is what was handed out, not a copy or an earlier one."""

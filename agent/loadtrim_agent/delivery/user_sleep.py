@@ -16,6 +16,10 @@ TURN_SECONDS = 0.05
 and 20 turns a second cost nothing that can be measured."""
 
 
+TURN_ITERATIONS = 4
+"""A turn is so many iterations of the loop. A timer takes three of them until its callback has woken a task."""
+
+
 class UserSleep:
     """The sleepers of one consumer, in the user's loop; any thread wakes them all.
 
@@ -81,7 +85,8 @@ class UserSleep:
     async def let_turn(self) -> None:
         """Let the loop turn, unless it has by itself since the last look; the next look is due in a while."""
         if not self._turned:
-            await asyncio.sleep(0)
+            for _ in range(TURN_ITERATIONS):
+                await asyncio.sleep(0)
         self._turned = False
         self._loop.call_soon(self._note_turn, context=_NO_CONTEXT)
         self.turn_due = boot_time() + TURN_SECONDS

@@ -70,9 +70,16 @@ class Metrics:
         """Return where the metrics are."""
         return self._series.registry
 
-    def close(self) -> None:
-        """Take this consumer's series out of the registry, and the collector with the last consumer."""
-        self._series.close()
+    def close(self, *, at_once: bool = True) -> None:
+        """Take this consumer's series out of the registry, and the collector with the last consumer.
+
+        Args:
+            at_once: False: before anything else is shown. So it may be called while garbage is collected.
+        """
+        if at_once:
+            self._series.close()
+        else:
+            self._series.abandon()
 
     def about(self, *, version: str, policy: str, packer: str, mode: str, share: float) -> None:
         """Tell what runs, and the share of the records that must meet the objective."""

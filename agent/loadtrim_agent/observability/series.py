@@ -17,6 +17,7 @@ import itertools
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -62,6 +63,7 @@ class _Page(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The families with their samples. Called by a scrape, on any thread. About 3 us per sample."""
+        _close_abandoned()
         with self.lock:
             counters = {family: dict(series) for family, series in self.counters.items()}
             histograms = {
@@ -136,6 +138,15 @@ def _asked(read: Callable[[], float | None]) -> float | None:
         return None
 
 
+_abandoned: deque[Series] = deque()
+
+
+def _close_abandoned() -> None:
+    while _abandoned:
+        with suppress(IndexError):  # Another thread has taken it.
+            _abandoned.popleft().close()
+
+
 _pages: WeakKeyDictionary[CollectorRegistry, _Page] = WeakKeyDictionary()
 _pages_lock = threading.Lock()
 
@@ -184,6 +195,7 @@ class Series:
         self.page = self._open()
 
     def _open(self) -> _Page:
+        _close_abandoned()
         with _pages_lock:
             page = _pages.get(self.registry)
             if page is None:
@@ -217,6 +229,13 @@ class Series:
                 del _pages[self.registry]
                 with suppress(KeyError):  # somebody emptied the registry
                     self.registry.unregister(self.page)
+
+    def abandon(self) -> None:
+        """Have it closed by whoever opens another one, or scrapes, next.
+
+        The garbage collector may call this on a thread that holds any lock, so it takes none.
+        """
+        _abandoned.append(self)
 
     # By the labels that are the consumer's own
 

@@ -60,7 +60,7 @@ class Session:
         """Generation of the last JoinGroup answer, which heartbeats carry.
 
         The coordinator counts this member to it before it is entered, and where it never is, as its SyncGroup was
-        refused.
+        refused. The generation entered last, where a coordinator does not know that one.
         """
         self._unhindered_at: float | None = None
         """Send time of the last heartbeat of that generation answered OK: no rebalance waited for this member yet."""
@@ -173,6 +173,10 @@ class Session:
                 self._lease.renew_session(event.sent_at)
             if current:
                 return Occurrence(Trigger.REBALANCE_TOLD if told else Trigger.GENERATION_ENDS)
+            if not told and event.generation == self._joined_generation and not self._syncs:
+                # A generation that nobody enters is not stored. The next coordinator counts to the one before.
+                self._joined_generation = state.generation
+                self._heartbeats.by(event.now)
         elif event.code == Code.UNKNOWN_MEMBER_ID:
             return Occurrence(Trigger.FORGOTTEN)
         elif event.code in REFUSED_FOR_GOOD:

@@ -34,8 +34,8 @@ class Log:
     def position(self, partition: Partition) -> FetchPosition:
         return self.at
 
-    def fetch(self, records: int) -> None:
-        framed = chunk(ONE, self.at.offset, records)
+    def fetch(self, records: int, stamp: int = 1_000) -> None:
+        framed = chunk(ONE, self.at.offset, records, stamp)
         self.at = FetchPosition(framed.end)
         self.buffer.feed(self.stream, framed)
 
@@ -128,6 +128,20 @@ async def test_what_is_not_done_of_the_old_log_holds_up_no_commit_of_the_new_one
     assert not telling.done(records[1]), "it says nothing of the new log"
     assert telling.done(record)
     assert (log.done, log.stream.in_hand, log.stream.open_work(boot_time())[0]) == (1, None, 0)
+
+
+async def test_a_record_of_the_old_log_is_not_the_one_of_its_offset_in_the_new_one() -> None:
+    """A topic that is made anew may have as many records by then, and user code still works on those of before."""
+    log = Log(0, 3)
+    telling = log.buffer.hand.telling
+    old = log.work_on(3)
+    log.reset(0)
+    log.fetch(3, stamp=2_000)
+    new = log.work_on(3)
+    assert [(before.offset, telling.done(before)) for before in old] == [(0, False), (1, False), (2, False)]
+    assert log.done == 0
+    assert telling.done(new[0])
+    assert log.done == 1
 
 
 async def test_what_is_not_done_below_where_a_log_was_cut_stays_so() -> None:

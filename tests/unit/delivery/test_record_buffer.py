@@ -35,8 +35,8 @@ class FixedFetcher:
         return None
 
 
-def chunk(partition: Partition, first: int, count: int = 3) -> Chunk:
-    data = batch(first, [(n, 1_000, str(n).encode()) for n in range(first, first + count)])
+def chunk(partition: Partition, first: int, count: int = 3, stamp: int = 1_000) -> Chunk:
+    data = batch(first, [(n, stamp, str(n).encode()) for n in range(first, first + count)])
     framed = frame(partition, first, data, (), committed_only=False, check_crcs=True)
     assert framed is not None
     return framed

@@ -1253,6 +1253,23 @@ def test_a_generation_that_is_never_entered_keeps_the_lease() -> None:
     assert d.machine.lease_until == answered_at + 9.0 + 10.0 - 0.5
 
 
+def test_a_generation_that_a_failover_forgets_is_told_no_more() -> None:
+    """It is stored with its assignment. The coordinator after it knows the one before, whose barrier waits for all."""
+    d = Driver(rebalance_timeout=20.0).running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2)
+    d.sync_answered(code=Code.ILLEGAL_GENERATION)
+    d.after(1.0)
+    assert d.only(c.SendHeartbeatCommand).generation == 2
+    d.heartbeat_answered(Code.ILLEGAL_GENERATION, generation=2)
+    for _ in range(8):
+        assert d.only(c.SendHeartbeatCommand).generation == 1
+        d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS, generation=1)
+        renewed_at = d.now
+        d.after(1.0)
+    assert d.machine.lease_until == renewed_at + 10.0 - 0.5
+
+
 def test_a_heartbeat_after_the_end_of_the_lease_tells_nothing_of_a_rebalance() -> None:
     d = Driver(rebalance_timeout=20.0).running(0)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
