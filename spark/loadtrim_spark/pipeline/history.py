@@ -232,15 +232,10 @@ def forget(spark: SparkSession, tables: Tables, before: str) -> int:
         Rows of the history that were removed.
     """
     of_days, of_records = f"date < '{before}'", f"appended < unix_timestamp(DATE'{before}')"
-    removed = 0
     # A day whose ledger goes before the history is not summed up again from what is left of it.
-    for path, where in (
-        (tables.quarantine, of_records), (tables.ledger, of_days), (tables.days, of_days), (tables.history, of_days)
-    ):  # fmt: skip
-        if is_table(spark, path):
-            row = spark.sql(f"DELETE FROM delta.`{path}` WHERE {where}").first()
-            removed = 0 if row is None else int(row[0])
-    return removed
+    for path, where in ((tables.quarantine, of_records), (tables.ledger, of_days), (tables.days, of_days)):
+        _delete(spark, path, where)
+    return _delete(spark, tables.history, of_days)
 
 
 def delete_group(spark: SparkSession, tables: Tables, group: str) -> int:
@@ -253,15 +248,11 @@ def delete_group(spark: SparkSession, tables: Tables, group: str) -> int:
         Rows of the history that were removed.
     """
     of_group, of_topic = f"`group` = {literal(group)}", f"topic = {literal(control_topic(group))}"
-    removed = 0
     for path, where in (
-        (tables.days, of_group), (tables.quarantine, of_topic), (tables.ledger, of_group), (tables.topics, of_topic),
-        (tables.history, of_group),
+        (tables.days, of_group), (tables.quarantine, of_topic), (tables.ledger, of_group), (tables.topics, of_topic)
     ):  # fmt: skip
-        if is_table(spark, path):
-            row = spark.sql(f"DELETE FROM delta.`{path}` WHERE {where}").first()
-            removed = 0 if row is None else int(row[0])
-    return removed
+        _delete(spark, path, where)
+    return _delete(spark, tables.history, of_group)
 
 
 def is_table(spark: SparkSession, path: str) -> bool:
@@ -269,6 +260,14 @@ def is_table(spark: SparkSession, path: str) -> bool:
     jvm: Any = spark._jvm
     found: bool = jvm.io.delta.tables.DeltaTable.isDeltaTable(spark._jsparkSession, path)
     return found
+
+
+def _delete(spark: SparkSession, path: str, where: str) -> int:
+    """Delete rows of a table, if it is one; return how many."""
+    if not is_table(spark, path):
+        return 0
+    row = spark.sql(f"DELETE FROM delta.`{path}` WHERE {where}").first()
+    return 0 if row is None else int(row[0])
 
 
 def _insert_new(rows: DataFrame, path: str, key: tuple[str, ...], where: str) -> None:
