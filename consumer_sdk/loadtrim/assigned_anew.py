@@ -9,7 +9,7 @@ any more, as in aiokafka: a program may forget what it has paused.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from aiokafka.abc import ConsumerRebalanceListener
@@ -68,6 +68,9 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._told.update({stream.partition: stream.acquisition_id for stream in come})
         await call_listener(self.listener.on_partitions_assigned, assigned)
 
+    def look(self, streams: Mapping[Partition, Stream]) -> None:
+        """Other streams are present, or the listener was subscribed; before records of them are handed out."""
+
     def _come_back(self, streams: list[Stream]) -> None:
         self._positions.run_again(streams)
         self._positions.aside.take_back(streams, self._turn)
@@ -106,20 +109,28 @@ class AssignedAnew(ToldListener):
     hand is waited for first. So a program that commits what it has done before it asks again is handed nothing twice.
     """
 
+    def __init__(self, listener: ConsumerRebalanceListener, link: AgentLink, positions: Positions) -> None:
+        super().__init__(listener, link, positions)
+        self._called = False
+
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self._called = True
         buffer = self._link.buffer
         if not self._positions.auto_commit and buffer is not None and not buffer.closing:
             await buffer.hand.until_empty(IN_HAND_SECONDS_MAX)
         await super().on_partitions_revoked(revoked)
 
-    def subscribed(self) -> None:
+    def look(self, streams: Mapping[Partition, Stream]) -> None:
         """Take it that user code begins anew when it subscribes this listener, as with aiokafka.
 
-        What it may have forgotten is handed out again when the listener has heard of it, and nothing behind it before.
+        What it may have forgotten is handed out again when the listener has heard of it. With manual commits nothing
+        else is handed out before that: it would be set back too, and the first call names nothing that goes.
         """
-        streams = list(self._link.streams.values())
-        self._go(streams)
-        self._positions.aside.put((stream for stream in streams if stream in self._positions.gone), self._turn)
+        if self._called:
+            return
+        self._go(streams.values())
+        if not self._positions.auto_commit:
+            self._positions.aside.put(streams.values(), self._turn)
 
     def _going(self, revoked: set[TopicPartition]) -> Collection[Stream]:
         return self._link.streams.values()

@@ -354,10 +354,9 @@ class ManagedConsumer:
             own=(self._settings.control_topic, self._settings.baseline_topic),
         )
         control_topic_beside(subscription.topics, self._settings, self._arguments.group_id)
-        before, self._listener = self._listener, self._as_called(listener)
+        self._listener = self._put_aside.listener = self._as_called(listener)
         self._set_subscription(subscription)
-        if isinstance(self._listener, AssignedAnew) and self._listener is not before:
-            self._listener.subscribed()  # last: nothing but the listener's call takes back what it puts aside
+        self._put_aside.look(self.link.streams)  # last: nothing but the listener's call takes back what it puts aside
 
     def _as_called(self, listener: ConsumerRebalanceListener | None) -> ToldListener | None:
         """Return what the agent calls for a listener of user code; the same one for the same listener."""

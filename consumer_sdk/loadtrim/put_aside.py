@@ -10,6 +10,7 @@ from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.subscription import Subscription
 
 from .agent_link import AgentLink
+from .assigned_anew import ToldListener
 from .coming_again import ComingAgain
 from .positions import Positions
 
@@ -31,6 +32,8 @@ class PutAside:
         self._link = link
         self._positions = positions
         self._again = ComingAgain(link, positions)
+        self.listener: ToldListener | None = None
+        """The one that is subscribed."""
 
     def subscribed(self, subscription: Subscription) -> None:
         """Hand out no record of what is not subscribed any more, before the agent has read the subscription."""
@@ -43,7 +46,12 @@ class PutAside:
             self._again.begin(gone, partial(aside.take_back, gone))
 
     def look(self, streams: Mapping[Partition, Stream]) -> None:
-        """Hand out no record either of what has come since for the subscription before, which the agent reads soon."""
+        """Hand out no record either of what has come since for the subscription before, which the agent reads soon.
+
+        Nor of what a listener is to be told first.
+        """
+        if self.listener is not None:
+            self.listener.look(streams)
         self._put(streams, self._link.subscription)
 
     def _put(self, streams: Mapping[Partition, Stream], subscription: Subscription) -> Collection[str]:

@@ -422,8 +422,7 @@ async def test_another_listener_takes_over_what_the_one_before_was_told_to_go() 
 
 async def test_a_plain_listener_that_is_subscribed_begins_anew_before_it_is_called() -> None:
     told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits := Commits(2))
-    assert isinstance(told, AssignedAnew)
-    told.subscribed()
+    told.look(told._link.streams)
     with pytest.raises(CommitFailedError):
         await positions.commit()
     (stream,) = told._link.streams.values()
@@ -434,12 +433,37 @@ async def test_a_plain_listener_that_is_subscribed_begins_anew_before_it_is_call
     assert commits.made == [2]
 
 
+async def test_what_no_record_was_handed_out_of_waits_for_the_first_call_too() -> None:
+    """A record of it was handed out before that call, which named nothing that goes, and once more after it."""
+    told, positions = anew_of(stream := Stream(ONE, 1, 0, by_hand=True), Commits())
+    stream.position, stream.done = 2, None
+    told.look(told._link.streams)
+    assert stream.paused
+    await told.on_partitions_revoked(set())
+    await told.on_partitions_assigned({AT})
+    assert not stream.paused
+    assert not positions.gone
+
+
+async def test_what_comes_between_a_subscription_and_the_first_call_of_its_listener_waits_for_it() -> None:
+    told, positions = anew_of(stream := Stream(ONE, 1, 0, by_hand=True), Commits(2))
+    aside = PutAside(told._link, positions)
+    aside.listener = told
+    there, told._link.streams = told._link.streams, {}  # type: ignore[misc]
+    aside.look(told._link.streams)
+    told._link.streams = there  # type: ignore[misc]
+    aside.look(there)
+    assert stream.paused
+    await rebalance(told)
+    aside.look(there)
+    assert not stream.paused, "it was called"
+
+
 async def test_what_was_not_subscribed_for_a_moment_waits_for_the_call_of_the_listener_that_comes_with_it() -> None:
     """It was handed out before that call, which named nothing that goes, and once more after it."""
     told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), Commits(2, 2))
-    assert isinstance(told, AssignedAnew)
     aside = subscribed_anew(told, positions)
-    told.subscribed()
+    told.look(told._link.streams)
     await asyncio.wait(aside._again._coming)
     (stream,) = told._link.streams.values()
     assert stream.paused
@@ -450,8 +474,7 @@ async def test_what_was_not_subscribed_for_a_moment_waits_for_the_call_of_the_li
 
 async def test_what_is_unsubscribed_while_a_listener_is_to_be_told_waits_for_none() -> None:
     told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), Commits(2))
-    assert isinstance(told, AssignedAnew)
-    told.subscribed()
+    told.look(told._link.streams)
     aside = subscribed_anew(told, positions)
     await asyncio.wait(aside._again._coming)
     (stream,) = told._link.streams.values()
@@ -459,11 +482,10 @@ async def test_what_is_unsubscribed_while_a_listener_is_to_be_told_waits_for_non
 
 
 async def test_what_is_subscribed_with_another_listener_waits_for_that_one() -> None:
-    commits = Commits(2, 2, meanwhile=lambda: other.subscribed())
+    commits = Commits(2, 2, meanwhile=lambda: other.look(other._link.streams))
     told, positions = anew_of(Stream(ONE, 1, 0, by_hand=True), commits)
-    assert isinstance(told, AssignedAnew)
     other = AssignedAnew(Forgets(), told._link, positions)
-    told.subscribed()
+    told.look(told._link.streams)
     await rebalance(told)
     (stream,) = told._link.streams.values()
     assert stream.paused, "the other one has not been told"
