@@ -162,7 +162,8 @@ async def has_a_task_for_each(member: Member) -> None:
 
     try:
         while True:
-            if not member.consumer.assignment():  # A program that asks for nothing is told of nothing that breaks.
+            # A program that asks for nothing is told of nothing that breaks. One task asks for a partition at a time.
+            if not member.consumer.assignment() and all(task.done() for task in tasks.values()):
                 try:
                     await _batch_of(member, None)
                 except ConsumerStoppedError:
