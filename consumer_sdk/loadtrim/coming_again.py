@@ -47,7 +47,7 @@ class ComingAgain:
     def go(self, streams: Iterable[Stream]) -> None:
         """Take it that user code may have forgotten what it has not committed of these."""
         if not self._positions.auto_commit:
-            self._positions.gone.update(stream for stream in streams if _has_moved(stream))
+            self._positions.gone.add(stream for stream in streams if _has_moved(stream))
 
     async def come(self, streams: Collection[Stream], then: Callable[[], object]) -> None:
         """Set back those of these that had gone. Until ``then`` is called none of their records may be handed out.
@@ -64,31 +64,35 @@ class ComingAgain:
     def begin(self, streams: Collection[Stream], then: Callable[[], object]) -> asyncio.Future[None]:
         """Begin with the same, and return its end."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if gone := [stream for stream in streams if stream in self._positions.gone]:
+        if gone := self._positions.gone.times(streams):
             self._begin(gone, then, ended)
         else:  # in the same turn of the loop: nothing is handed out meanwhile
             then()
             ended.set_result(None)
         return ended
 
-    def _begin(self, gone: list[Stream], then: Callable[[], object], ended: asyncio.Future[None]) -> None:
+    def _begin(self, gone: Mapping[Stream, int], then: Callable[[], object], ended: asyncio.Future[None]) -> None:
         task = asyncio.ensure_future(self._in_turn(gone))
         self._coming.add(task)
         task.add_done_callback(lambda _: self._come(task, gone, then, ended))
 
-    async def _in_turn(self, gone: list[Stream]) -> None:
+    async def _in_turn(self, gone: Iterable[Stream]) -> None:
         async with self._turn:
             await self._set_back(list(gone))
 
     def _come(
-        self, task: asyncio.Task[None], gone: list[Stream], then: Callable[[], object], ended: asyncio.Future[None]
+        self,
+        task: asyncio.Task[None],
+        gone: Mapping[Stream, int],
+        then: Callable[[], object],
+        ended: asyncio.Future[None],
     ) -> None:
         self._coming.discard(task)
         buffer = self._link.buffer
         if task.cancelled() and buffer is not None and not buffer.closing:
             asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._begin, gone, then, ended)
             return
-        self._positions.gone.difference_update(gone)
+        self._positions.gone.come(gone)
         then()
         if not ended.done():
             ended.set_result(None)

@@ -18,7 +18,7 @@ from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.transactions import Transactions
 
 from .agent_link import AgentLink
-from .aside import Aside
+from .aside import Aside, Gone
 from .cluster_queries import ClusterQueries
 from .transactions import FencedGroup, send_offsets
 
@@ -55,13 +55,13 @@ class Positions:
         """Read only."""
         self.transactional = False
         """Read only: offsets were sent to a transaction, so that what is committed is a producer's to say."""
-        self.gone: WeakSet[Stream] = WeakSet()
-        """Gone for user code, which may have forgotten what it has not committed of them. Empty with auto-commit."""
+        self.gone = Gone()
+        """Empty with auto-commit."""
         self.told_to_go: WeakSet[Stream] = WeakSet()
         """A listener was told that they go, and none yet that they come again."""
         self.lost: frozenset[Partition] = frozenset()
         """The listener is being told that they go, and what it was told to come is not held any more."""
-        self.aside = Aside(link)
+        self.aside = Aside(link, self.gone)
         self._handed_out: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         """The offset behind what was handed out of a stream before it was set back."""
         self._sought: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
@@ -90,7 +90,8 @@ class Positions:
         """
         self._raise_if_lost(self.lost)
         buffer = self._link.buffer
-        if buffer is not None and self.gone.intersection(self._link.streams.values()) and not buffer.closing:
+        gone = any(stream in self.gone for stream in self._link.streams.values())
+        if buffer is not None and gone and not buffer.closing:
             raise CommitFailedError(
                 "The commit was not made: all partitions have gone, by a subscription or by what the rebalance "
                 "listener was told, and none has come again yet. What was not committed is handed out again. "

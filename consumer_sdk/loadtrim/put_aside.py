@@ -40,9 +40,8 @@ class PutAside:
         aside, streams = self._positions.aside, self._link.streams
         matched = self._put(streams, subscription)
         back = [stream for stream in streams.values() if stream.partition.topic in matched and stream in aside]
-        gone = [stream for stream in back if stream in self._positions.gone]
-        aside.take_back(stream for stream in back if stream not in self._positions.gone)
-        if gone:
+        aside.take_back(back)
+        if gone := list(self._positions.gone.times(back)):
             self._again.begin(gone, partial(aside.take_back, gone))
 
     def look(self, streams: Mapping[Partition, Stream]) -> None:
