@@ -92,7 +92,8 @@ class Consumer:
         self._group_id = arguments.group_id
         self._coordinator = CoordinatorView(self._client)
         self._subscription = SubscriptionView(self._client)
-        weakref.finalize(self, _warn_if_unclosed, self._client, arguments.group_id).atexit = False
+        self._unclosed = weakref.finalize(self, _warn_if_unclosed, self._client, arguments.group_id)
+        self._unclosed.atexit = False
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 
@@ -116,6 +117,7 @@ class Consumer:
         """Hand partitions over, commit what is done, leave the group: within ``LOADTRIM_DRAIN_SECONDS``."""
         try:
             await self._client.stop(at_once=self._signals.at_once)
+            self._unclosed.detach()  # It holds the client, and the client's listener may know this consumer.
         finally:
             self._signals.remove()
 

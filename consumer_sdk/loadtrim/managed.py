@@ -86,14 +86,13 @@ class ManagedConsumer:
         self.positions = Positions(
             self.link, self.queries, group=arguments.group_id, auto_commit=arguments.enable_auto_commit
         )
-        self._listener: ToldListener | None = None
-        """As the agent calls it."""
         check_settings(arguments.kafka, user_loop)
         self._make_services = partial(
             Services, settings, group=arguments.group_id, client_id=arguments.client_id, registry=registry
         )
         self.services = self._make_services()
-        weakref.finalize(self, _forget_unstarted, self.link, self.services).atexit = False
+        self._unstarted = weakref.finalize(self, _forget_unstarted, self.link, self.services)
+        self._unstarted.atexit = False
         self._watch: AgentWatch | None = None
         self._put_aside = PutAside(self.link, self.positions)
         self.closed = False
@@ -154,7 +153,7 @@ class ManagedConsumer:
                 link.buffer.sleep.turn_due = 0.0
                 self._watch = AgentWatch(link.agent, link.thread)
                 # User code may have subscribed while the agent was made.
-                link.agent.listener.target = self._listener
+                link.agent.listener.target = self._put_aside.listener
                 link.agent.topics.subscription = link.subscription
                 if self._ending:  # From here on the agent itself is told to leave.
                     raise ConsumerStoppedError()
@@ -213,6 +212,7 @@ class ManagedConsumer:
         await asyncio.wait([stopping])  # Whoever cancels all tasks cancels that one too, and not always its callers.
         if self.link.agent is None:
             self.services.metrics.close()
+        self._unstarted.detach()  # It holds all that the link knows, and the listener may know the consumer.
         if not stopping.cancelled():
             stopping.result()
 
@@ -354,13 +354,13 @@ class ManagedConsumer:
             own=(self._settings.control_topic, self._settings.baseline_topic),
         )
         control_topic_beside(subscription.topics, self._settings, self._arguments.group_id)
-        self._listener = self._put_aside.listener = self._as_called(listener)
+        self._put_aside.listener = self._as_called(listener)
         self._set_subscription(subscription)
         self._put_aside.look(self.link.streams)  # last: nothing but the listener's call takes back what it puts aside
 
     def _as_called(self, listener: ConsumerRebalanceListener | None) -> ToldListener | None:
         """Return what the agent calls for a listener of user code; the same one for the same listener."""
-        before = self._listener
+        before = self._put_aside.listener
         if before is not None and before.listener is listener:
             return before
         if listener is None and before is not None and self.positions.told_to_go:
@@ -377,7 +377,7 @@ class ManagedConsumer:
         self.link.subscription = subscription
         self._put_aside.subscribed(subscription)
         if self.link.agent is not None:
-            self.link.post(self.link.agent.subscribe, subscription, self._listener)
+            self.link.post(self.link.agent.subscribe, subscription, self._put_aside.listener)
 
     def subscription(self) -> Iterable[str]:
         agent, subscription = self.link.agent, self.link.subscription

@@ -33,7 +33,7 @@ class PutAside:
         self._positions = positions
         self._again = ComingAgain(link, positions)
         self.listener: ToldListener | None = None
-        """The one that is subscribed."""
+        """The one that is subscribed, as the agent calls it."""
 
     def subscribed(self, subscription: Subscription) -> None:
         """Hand out no record of what is not subscribed any more, before the agent has read the subscription."""

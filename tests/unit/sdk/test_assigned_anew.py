@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -136,6 +138,22 @@ async def test_what_is_committed_before_more_is_asked_for_is_handed_out_once() -
     assert len(set(done)) == len(done)
 
 
+async def test_a_consumer_that_its_listener_knows_is_collected_when_it_has_stopped() -> None:
+    """Programs make their listeners with the consumer, and a consumer after each lost connection: all were kept."""
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        async with consumer_of(broker) as one:
+            listener = Forgets()
+            listener.consumer = one  # type: ignore[attr-defined]
+            one.subscribe([TOPIC], listener=listener)
+            while not listener.held:
+                await one.getmany(timeout_ms=20)
+        consumer, client = weakref.ref(one), weakref.ref(one._client)
+        del one, listener
+    gc.collect()
+    assert consumer() is None
+    assert client() is None
+
+
 @pytest.mark.parametrize("auto_commit", [True, False])
 async def test_what_stays_is_not_paused_any_more_but_for_an_incremental_listener(*, auto_commit: bool) -> None:
     """A program that forgets at a rebalance what it has paused never resumed it."""
@@ -234,11 +252,11 @@ def test_a_listener_that_is_taken_away_is_stood_for_while_something_may_come_aga
     client.subscribe([TOPIC], listener=ForgetsWhatGoes())
     client.positions.told_to_go.add(stream := Stream(ONE, 1, 0, by_hand=True))
     client.subscribe([TOPIC])
-    assert isinstance(client._listener, ComesAnew)
-    assert isinstance(client._listener.listener, NobodyListens)
+    assert isinstance(client._put_aside.listener, ComesAnew)
+    assert isinstance(client._put_aside.listener.listener, NobodyListens)
     client.positions.told_to_go.discard(stream)
     client.subscribe([TOPIC])
-    assert client._listener is None
+    assert client._put_aside.listener is None
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------
