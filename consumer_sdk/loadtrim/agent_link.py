@@ -84,12 +84,17 @@ class AgentLink:
         """Return the stream of an assigned partition.
 
         Raises:
-            IllegalStateError: the partition is not assigned to this member.
+            IllegalStateError: the partition is not assigned to this member, or its topic not subscribed any more.
         """
         stream = self.streams.get(partition)
-        if stream is None:
+        if stream is None or not self.is_assigned(stream):
             raise IllegalStateError(f"Partition {TopicPartition(*partition)} is not assigned")
         return stream
+
+    def is_assigned(self, stream: Stream) -> bool:
+        """Return whether a stream is the present one of its partition, and its topic is subscribed."""
+        topic = stream.partition.topic
+        return self.streams.get(stream.partition) is stream and topic in self.subscription.matches({topic})
 
     def stream_unless_gone(self, partition: Partition) -> Stream | None:
         """Return the stream of a partition; None: it was given away.

@@ -74,7 +74,8 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
     def _come_back(self, streams: list[Stream]) -> None:
         self._positions.run_again(streams)
         self._positions.aside.take_back(streams, self._turn)
-        self._positions.told_to_go.difference_update(streams)
+        # What waits for a later listener is told to come by that one, or by who stands for it.
+        self._positions.told_to_go.difference_update(s for s in streams if s not in self._positions.aside)
 
     def _lost(self, revoked: set[TopicPartition]) -> frozenset[Partition]:
         """Return what is not held any more of these, or was acquired again since the listener was told to have it.

@@ -103,7 +103,7 @@ class ComingAgain:
         Where a partition begins is committed before its first record, so one without a commit has lost it: the one
         that was acknowledged last counts then.
         """
-        while not self._positions.transactional and (left := [stream for stream in left if self._is_to_come(stream)]):
+        while left := [stream for stream in left if self._is_to_come(stream)]:
             called = {stream: stream.commits.highest for stream in left}
             committed = await self._committed([stream.partition for stream in left])
             if committed is None:
@@ -124,7 +124,8 @@ class ComingAgain:
         return None if view is None else view.committed
 
     def _is_to_come(self, stream: Stream) -> bool:
-        return self._link.streams.get(stream.partition) is stream and stream in self._positions.gone
+        here = self._link.streams.get(stream.partition) is stream
+        return here and stream in self._positions.gone and not self._positions.transactional
 
     async def _committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int | None] | None:
         """Return what is committed, nothing when it is to be asked again, None when nobody will ever say it."""

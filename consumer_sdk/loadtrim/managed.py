@@ -361,12 +361,13 @@ class ManagedConsumer:
     def _as_called(self, listener: ConsumerRebalanceListener | None) -> ToldListener | None:
         """Return what the agent calls for a listener of user code; the same one for the same listener."""
         before = self._put_aside.listener
-        if before is not None and before.listener is listener:
-            return before
-        if listener is None and before is not None and self.positions.told_to_go:
-            listener = NobodyListens()  # What the one before was told to go may come again.
+        if listener is None and before is not None:
+            # What the one before was told to go may come again; what it is being told is told to who comes after it.
+            listener = before.listener if isinstance(before.listener, NobodyListens) else NobodyListens()
         if listener is None:
             return None
+        if before is not None and before.listener is listener:
+            return before
         kind = ComesAnew if isinstance(listener, IncrementalRebalanceListener) else AssignedAnew
         return kind(listener, self.link, self.positions)
 

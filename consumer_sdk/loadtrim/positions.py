@@ -199,16 +199,16 @@ class Positions:
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         committed: dict[TopicPartition, int | None] = {}
-        for partition in self._chosen(partitions):
+        for partition, stream in self._chosen(partitions).items():
             committed[partition] = offset = await self.committed(partition)
-            if offset is not None and Partition(*partition) in self._link.streams:
+            if offset is not None and self._link.is_assigned(stream):
                 self.seek(partition, offset)
         return committed
 
     def set_back(self, stream: Stream, offset: int) -> None:
         """Hand out from an offset on what was handed out before: offsets of that are in no transaction any more."""
         self._handed_out[stream] = stream.position
-        self._seek(self._link.stream(stream.partition), offset)
+        self._seek(stream, offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
         self._set_paused(partitions, paused=True)
@@ -259,15 +259,14 @@ class Positions:
         partitions: tuple[TopicPartition, ...],
     ) -> bool:
         """Seek where the brokers say, but for what was sought or lost while they were asked; return whether all is."""
-        chosen = self._chosen(partitions)
-        before = {p: (s, self._sought.get(s, 0)) for p in chosen for s in [self._link.stream(Partition(*p))]}
+        before = {p: (stream, self._sought.get(stream, 0)) for p, stream in self._chosen(partitions).items()}
         try:
-            offsets = await ends(chosen)
+            offsets = await ends(list(before))
         except KafkaTimeoutError:
             return False
         all_sought = True
         for partition, (stream, sought) in before.items():
-            present = self._link.streams.get(stream.partition) is stream
+            present = self._link.is_assigned(stream)
             if present and self._sought.get(stream, 0) != sought:
                 continue  # by user code, which has said later where it goes on
             if present and partition in offsets:
@@ -276,13 +275,25 @@ class Positions:
                 all_sought = False
         return all_sought
 
-    def _chosen(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
-        """Return the partitions given, or all that are assigned; sorted."""
+    def _chosen(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, Stream]:
+        """Return the streams of the partitions given, or of all that are assigned; sorted.
+
+        Raises:
+            TypeError, IllegalStateError: one of them is no partition, or not assigned.
+            AssertionError: none is given, and none is assigned; as in aiokafka.
+        """
         if not all(isinstance(p, TopicPartition) for p in partitions):
             raise TypeError("partitions must be TopicPartition instances")
-        for partition in partitions:
-            self._link.stream(Partition(*partition))
-        return sorted(partitions or {TopicPartition(*p) for p in self._link.streams})
+        if partitions:
+            return {partition: self._link.stream(Partition(*partition)) for partition in sorted(partitions)}
+        streams = {TopicPartition(*partition): stream for partition, stream in sorted(self._link.streams.items())}
+        assigned = {partition: stream for partition, stream in streams.items() if self._link.is_assigned(stream)}
+        if not assigned:
+            raise AssertionError(
+                "No partitions are currently assigned, so nothing was sought. Seek when assignment() has some, or in "
+                "on_partitions_assigned."
+            )
+        return assigned
 
 
 def _end(link: AgentLink, transactions: Transactions, begun: asyncio.Future[dict[Partition, int]]) -> None:

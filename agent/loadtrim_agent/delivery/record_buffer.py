@@ -431,6 +431,7 @@ class RecordBuffer:
         self._clear_hand(stream)
         if stream.in_hand is None:
             self.hand.streams.remove(stream)
+            self.hand.workers.pop(stream, None)
             self.hand.tell_when_empty()
 
     def _clear_hand(self, stream: Stream) -> None:

@@ -419,6 +419,23 @@ async def test_what_was_handed_out_is_not_kept(way: str) -> None:
         assert all(len(s.records) == 0 for s in buffer.streams.values() if s not in busy)
 
 
+async def test_a_stream_that_is_stopped_within_a_run_is_let_go() -> None:
+    """Each acquisition that ended so was kept, with its records, for the consumer's life."""
+    buffer = handout_of()
+    for acquisition in range(3):
+        stream = Stream(ONE, acquisition, 0)
+        stream.running = True
+        buffer.put(stream)
+        buffer.feed(stream, chunk(ONE, 0, 60))
+        assert buffer.take_one() is not None
+        assert buffer.take_one() is not None
+        stream.running = False
+        assert buffer.take_one() is None
+        assert stream.in_hand is None
+        buffer.remove(ONE)
+        assert not buffer.hand.workers
+
+
 async def test_an_error_is_raised_for_its_partition_and_until_a_seek_answers_it() -> None:
     """One that had been answered came once more; and the task of another partition was told of it."""
     buffer = handout_of(ONE, TWO)

@@ -236,8 +236,8 @@ async def test_a_listener_that_comes_late_hears_of_what_waits_for_a_seek() -> No
 
 
 @pytest.mark.parametrize("auto_commit", [True, False])
-def test_a_listener_that_is_taken_away_is_stood_for_while_something_may_come_again(*, auto_commit: bool) -> None:
-    """What it had paused and forgotten stayed paused, and a later listener was never told of it."""
+def test_a_listener_that_is_taken_away_is_stood_for(*, auto_commit: bool) -> None:
+    """What it had paused and forgotten stayed paused, and a later listener was never told of what was being opened."""
     client = ManagedConsumer(
         Arguments.read(
             (TOPIC,),
@@ -250,13 +250,70 @@ def test_a_listener_that_is_taken_away_is_stood_for_while_something_may_come_aga
         registry=CollectorRegistry(),
     )
     client.subscribe([TOPIC], listener=ForgetsWhatGoes())
-    client.positions.told_to_go.add(stream := Stream(ONE, 1, 0, by_hand=True))
     client.subscribe([TOPIC])
-    assert isinstance(client._put_aside.listener, ComesAnew)
-    assert isinstance(client._put_aside.listener.listener, NobodyListens)
-    client.positions.told_to_go.discard(stream)
+    stands_for = client._put_aside.listener
+    assert isinstance(stands_for, ComesAnew)
+    assert isinstance(stands_for.listener, NobodyListens)
     client.subscribe([TOPIC])
-    assert client._put_aside.listener is None
+    assert client._put_aside.listener is stands_for
+
+
+class Slow(Forgets):
+    """Its second call takes until the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.ends = asyncio.Event(), asyncio.Event()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.begun.set()
+        await self.ends.wait()
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+async def test_a_listener_that_comes_behind_none_hears_of_what_the_one_before_is_being_told(auto_commit: bool) -> None:
+    """Nobody told it, then or later; with manual commits nothing of the partition was ever handed out."""
+    async with memory_broker({TOPIC: 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, b"0")
+        one = consumer_of(broker, auto_offset_reset="earliest", enable_auto_commit=auto_commit)
+        first, last = Slow(), Forgets()
+        one.subscribe([TOPIC], listener=first)
+        async with one:
+            await first.begun.wait()
+            one.subscribe([TOPIC])
+            await asyncio.sleep(0.05)  # The agent reads it while the call goes on.
+            one.subscribe([TOPIC], listener=last)
+            first.ends.set()
+            assert (await one.getone()).offset == 0
+            while not last.held:
+                await one.getmany(timeout_ms=20)
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+@pytest.mark.parametrize("first", [True, False], ids=["subscribed first", "sought first"])
+async def test_what_is_not_subscribed_any_more_is_not_sought(*, auto_commit: bool, first: bool) -> None:
+    """The end was committed of a topic that user code had left, and what lay before it was handed out to nobody."""
+    async with memory_broker({TOPIC: 1, "other": 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, *(b"%d" % number for number in range(RECORDS)))
+        async with consumer_of(broker, auto_offset_reset="earliest", enable_auto_commit=auto_commit) as one:
+            assert [(await one.getone()).offset for _ in range(2)] == [0, 1]
+            if not auto_commit:
+                await one.commit()
+            if first:
+                one.subscribe(["other"])
+                with pytest.raises(AssertionError, match="No partitions are currently assigned"):
+                    await one.seek_to_end()
+                with pytest.raises(IllegalStateError):
+                    one.seek(TopicPartition(TOPIC, 0), RECORDS)
+            else:
+                seeking = asyncio.create_task(one.seek_to_end())
+                await asyncio.sleep(0)
+                one.subscribe(["other"])
+                assert not await seeking
+            while one.assignment() != {TopicPartition("other", 0)}:
+                await one.getmany(timeout_ms=20)
+            one.subscribe([TOPIC])
+            assert [(await one.getone()).offset for _ in range(RECORDS - 2)] == list(range(2, RECORDS))
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------
@@ -507,6 +564,7 @@ async def test_what_is_subscribed_with_another_listener_waits_for_that_one() -> 
     await rebalance(told)
     (stream,) = told._link.streams.values()
     assert stream.paused, "the other one has not been told"
+    assert stream in positions.told_to_go, "whoever stands for it is to take it back"
     commits._meanwhile = lambda: None
     await rebalance(other)
     assert not stream.paused
@@ -591,6 +649,16 @@ async def test_offsets_of_before_are_refused_to_the_first_transaction_and_later_
     with pytest.raises(CommitFailedError, match="set back to its last commit by a rebalance"):
         await positions.send_offsets_to_transaction(SimpleNamespace(), {AT: 5})  # type: ignore[arg-type]
     stream.position = 5
+    await rebalance(anew)
+    assert stream.position == 5
+
+
+async def test_what_a_transaction_has_while_a_rebalance_sets_back_is_not_handed_out_again() -> None:
+    anew, positions = anew_of(stream := Stream(ONE, 1, 0, by_hand=True), Commits(2, meanwhile=lambda: sends()))
+
+    def sends() -> None:
+        positions.transactional = True
+
     await rebalance(anew)
     assert stream.position == 5
 

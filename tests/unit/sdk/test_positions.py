@@ -302,7 +302,11 @@ async def test_all_that_is_held_is_sought_where_another_partition_goes_meanwhile
     buffer = SimpleNamespace(seek=lambda stream, offset: sought.append((stream.partition.partition, offset)))
     agent = SimpleNamespace(buffer=buffer, partitions=SimpleNamespace(seek=None))
     link = SimpleNamespace(
-        streams=held, stream=held.__getitem__, need_agent=lambda: agent, post=lambda call, *args: None
+        streams=held,
+        stream=held.__getitem__,
+        is_assigned=lambda each: each.partition in held,
+        need_agent=lambda: agent,
+        post=lambda call, *args: None,
     )
 
     async def offsets(partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -380,6 +384,7 @@ def seeking_at_the_end() -> tuple[Positions, Link, Ends]:
     buffer.put(stream)
     link.streams[stream.partition] = stream
     link.stream = link.streams.__getitem__
+    link.is_assigned = lambda each: link.streams.get(each.partition) is each
     link.need_agent = lambda: SimpleNamespace(buffer=buffer, partitions=SimpleNamespace(seek=lambda *_: None))
     ends: Any = Ends()
     return Positions(link, ends, group="g", auto_commit=True), link, ends
