@@ -19,8 +19,9 @@ import msgspec
 
 from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError, UsageError
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
+from loadtrim.observer.control_topic import topic_of
 from loadtrim.observer.ended import EndedProcesses
-from loadtrim.observer.follow import GroupFollower
+from loadtrim.observer.follow import CONNECTING, GroupFollower
 from loadtrim.orchestrator.instances import EventKind, LogDirectoryError, OrchestratorEvent, OrchestratorOptions
 from loadtrim.orchestrator.orchestrator import CommandNotFoundError, LocalOrchestrator
 from loadtrim.orchestrator.supervisor import INSTANCES_MAX
@@ -108,7 +109,10 @@ def run(args: argparse.Namespace) -> int:
             "The group's leader would end or start the difference at once, and no instance was started.",
             "Give --min <= --replicas <= --max; the bounds may stand in the variables of their names too.",
         )
-    return asyncio.run(_run(args, connection_from(args)))
+    connection = connection_from(args)
+    if args.group is not None:
+        topic_of(args.group)  # refuses what is no id of a group
+    return asyncio.run(_run(args, connection))
 
 
 def _bound(given: int | None, option: str, variable: str, default: int) -> tuple[int, str]:
@@ -163,6 +167,7 @@ class _Session:
         self._exits: list[OrchestratorEvent] = []
         """Processes that ended and were not seen as members yet."""
         self._last_words = ""
+        self._trouble_said = ""
         self._printer = LinePrinter(asyncio.get_running_loop(), self._stop.set)
         live = None if args.plain or args.json or not sys.stdout.isatty() else _live_module()
         self._live: Any = live
@@ -220,6 +225,7 @@ class _Session:
             if up.failing(FAILURES_MAX):
                 return True
             self._tell_exits()
+            self._say_trouble()
             if self._live is None and time.monotonic() - said_at >= GROUP_LINE_SECONDS:
                 said_at = time.monotonic()
                 self._say_group()
@@ -339,6 +345,19 @@ class _Session:
             return
         state = follower.state()
         self._say(group_line(state), {"kind": "group", **msgspec.to_builtins(state)})
+
+    def _say_trouble(self) -> None:
+        """Say why the group cannot be followed, once for each reason. The live view shows it all the time."""
+        follower = self._follower
+        if self._live is not None or follower is None or follower.trouble in (CONNECTING, self._trouble_said):
+            return
+        self._trouble_said = trouble = follower.trouble
+        if trouble:
+            words = (
+                f"cannot follow {follower.group}: {trouble.rstrip('.')}; "
+                "its members are not told of processes that end, and it is tried again"
+            )
+            self._say(words, {"kind": "trouble", "at": time.time(), "group": follower.group, "text": trouble})
 
     def _say_end(self) -> None:
         up = self._orchestrator

@@ -81,11 +81,12 @@ def topic_of(group: str) -> str:
         UsageError: no group can have this id.
     """
     try:
-        return os.environ.get(TOPIC_VARIABLE) or control_topic(group)
+        by_name = control_topic(group)
     except LoadtrimError as error:
         raise UsageError(
             f"The group {group!r} cannot be looked for: {error}.", "Nothing was done.", "Give the group's id."
         ) from error
+    return os.environ.get(TOPIC_VARIABLE) or by_name
 
 
 async def groups_of(connection: Connection) -> list[str]:

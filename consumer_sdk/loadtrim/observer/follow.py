@@ -15,11 +15,13 @@ from .connection import Connection
 from .control_topic import RECENT_SECONDS, ControlTopic, Entry
 from .group import GroupObserver, ObservedGroup
 
-__all__ = ["GroupFollower", "following", "read_group"]
+__all__ = ["CONNECTING", "GroupFollower", "following", "read_group"]
 
 _log = logging.getLogger("loadtrim.up")
 
 RETRY_SECONDS: Final = 1.0
+CONNECTING: Final = "connecting"
+"""The trouble of a follower that has not reached the cluster yet, and has not failed to."""
 LISTEN_SECONDS: Final = 2.5
 """A word of a group that seems silent is waited for so long. Chosen: its members speak every second."""
 
@@ -86,7 +88,7 @@ class GroupFollower:
     def __init__(self, connection: Connection, group: str, on_change: Callable[[], None] | None = None) -> None:
         self.group = group
         self.view = GroupObserver(group)
-        self.trouble = "connecting"
+        self.trouble = CONNECTING
         """The reason why nothing is known of the group at present; empty while it is followed."""
         self._clock = BrokersTime()
         self._connection = connection

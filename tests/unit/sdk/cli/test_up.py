@@ -1,13 +1,22 @@
-"""What ``loadtrim up`` refuses before it starts anything."""
+"""What ``loadtrim up`` refuses before it starts anything, and what it says and does about its group and signals."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from loadtrim.cli import up
 from loadtrim.errors import UsageError
+from loadtrim.observer.connection import Connection
+from loadtrim.observer.follow import CONNECTING, GroupFollower
+
+RUNNING: Any = SimpleNamespace(over=False, failing=lambda _: False)
+"""An orchestrator whose instances run."""
 
 
 def run(*words: str) -> int:
@@ -50,3 +59,49 @@ def test_the_least_is_where_it_begins(
         monkeypatch.setenv(f"LOADTRIM_{name}_REPLICAS", value)
     monkeypatch.setattr(up, "_run", started)
     assert run(*words) == begins
+
+
+def session_of(*words: str) -> up._Session:
+    """Return a session whose instances and whose group's follower are never started."""
+    parser = argparse.ArgumentParser()
+    up.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["up", *words])
+    args.command, args.replicas = ("python", "service.py"), 1
+    return up._Session(args, Connection("localhost:1", "--bootstrap"))
+
+
+@pytest.mark.parametrize("group", ["", "\ud800"])
+def test_a_group_that_is_none_is_wrong_use(group: str) -> None:
+    """Not a word was said of it, and nothing was ever shown."""
+    with pytest.raises(UsageError, match="cannot be looked for"):
+        run("--group", group)
+
+
+@pytest.mark.looptime
+@pytest.mark.asyncio
+async def test_trouble_with_the_group_is_told_once_for_each_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the live view showed it: members were not told of processes that had ended, and nobody knew."""
+    session = session_of("--json")
+    follower = session._follower = GroupFollower(session._connection, "payments")
+    task = asyncio.create_task(session._until_stopped(RUNNING))
+    for trouble in (CONNECTING, "No broker can be talked to.", "", "No broker can be talked to.", "Refused."):
+        follower.trouble = trouble
+        await asyncio.sleep(2.0)
+    session._stop.set()
+    await task
+    session.close()
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["kind"], each["group"], each["text"]) for each in told] == [
+        ("trouble", "payments", "No broker can be talked to."),
+        ("trouble", "payments", "No broker can be talked to."),
+        ("trouble", "payments", "Refused."),
+    ]
+
+
+async def test_trouble_with_the_group_is_told_with_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
+    session = session_of("--plain")
+    session._follower = GroupFollower(session._connection, "payments")
+    session._follower.trouble = "No broker can be talked to."
+    session._say_trouble()
+    session.close()
+    assert "cannot follow payments: No broker can be talked to; its members are not told of" in capsys.readouterr().out
