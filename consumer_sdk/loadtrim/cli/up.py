@@ -44,6 +44,9 @@ LOOK_SECONDS = 0.25
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_SECONDS = 30.0
 """A process that ended is looked for among the members for so long. Chosen: three default session timeouts."""
+REPEAT_SECONDS = 1.0
+"""A signal so soon after the first one is the same one again: ``timeout`` signals its child and then its group. Chosen:
+far above what lies between these two, below what a person takes to see that a second Ctrl-C is needed."""
 RICH_MISSING = "loadtrim up: the live view needs rich (pip install rich); going on with plain lines"
 
 
@@ -54,9 +57,9 @@ def add_parser(subparsers: SubParsers) -> None:
         help="run a command as several instances, scaled by its group's leader",
         usage="loadtrim up [--replicas N] [option ...] -- COMMAND [ARGUMENT ...]",
         description="Runs COMMAND as several instances, takes its group's scaling webhook, and shows the group. "
-        "Ctrl-C ends all instances in order, a second one at once; none outlives this command. Instances get "
-        "LOADTRIM_HTTP=127.0.0.1:0 (any free port, whatever is set: they share a machine), LOADTRIM_INSTANCE and "
-        "LOADTRIM_SCALER... of this command.",
+        "Ctrl-C ends all instances in order, a second one (not within a second) at once; none outlives this command. "
+        "Instances get LOADTRIM_HTTP=127.0.0.1:0 (any free port, whatever is set: they share a machine), "
+        "LOADTRIM_INSTANCE and LOADTRIM_SCALER... of this command.",
     )
     parser.add_argument("--replicas", type=_replicas, metavar="N", help="at first (default: 1, or the least)")
     parser.add_argument("--min", type=_replicas, metavar="N", help="never fewer (passed on as LOADTRIM_MIN_REPLICAS)")
@@ -168,6 +171,7 @@ class _Session:
         """Processes that ended and were not seen as members yet."""
         self._last_words = ""
         self._trouble_said = ""
+        self._signalled_at: float | None = None
         self._printer = LinePrinter(asyncio.get_running_loop(), self._stop.set)
         live = None if args.plain or args.json or not sys.stdout.isatty() else _live_module()
         self._live: Any = live
@@ -283,7 +287,10 @@ class _Session:
         )
 
     def _on_signal(self) -> None:
-        if self._stop.is_set():
+        now = time.monotonic()
+        if self._signalled_at is None:
+            self._signalled_at = now
+        elif now - self._signalled_at >= REPEAT_SECONDS:
             self._orchestrator.kill()
         self._stop.set()
 

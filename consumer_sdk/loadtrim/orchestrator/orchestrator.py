@@ -96,10 +96,11 @@ class LocalOrchestrator:
         """Instances that had to be killed so far."""
         self._events = EventLog(on_event)
         self._env = dict(self.options.env if self.options.env is not None else os.environ)
-        self._supervisor = Supervisor(_supervisor_config(self.options, self._env))
+        config = _supervisor_config(self.options, self._env)
+        self._supervisor = Supervisor(config)
         self._usage = InstanceUsage()
         self._webhook = Webhook(self.token, self)
-        self._processes = InstanceProcesses(self.command, self.options)
+        self._processes = InstanceProcesses(self.command, self.options, config.stop_seconds)
         self._changes = Changes()
         self._main: asyncio.Task[None] | None = None
 

@@ -22,6 +22,9 @@ __all__ = ["InstanceProcesses"]
 
 GUARD_END_SECONDS = 10.0
 GROUP_LOOK_SECONDS = 0.05
+PASSED_ON_SECONDS = 5.0
+"""What a command leaves behind gets SIGTERM only so long after the command. Chosen: the margin of the default time
+until SIGKILL, so that who hears of the end only then still has the drain and the exit time."""
 
 
 class InstanceProcesses:
@@ -30,19 +33,22 @@ class InstanceProcesses:
     Args:
         command: the command of every instance and its arguments.
         options: where it runs and where its output goes.
+        stop_seconds: from SIGTERM to SIGKILL.
     """
 
-    def __init__(self, command: tuple[str, ...], options: OrchestratorOptions) -> None:
+    def __init__(self, command: tuple[str, ...], options: OrchestratorOptions, stop_seconds: float) -> None:
         self._command = command
         self._options = options
+        # Of a short time half is left to who hears of the end only then.
+        self._passed_on_seconds = min(PASSED_ON_SECONDS, stop_seconds / 2)
         self.log_directory: Path | None = None
         """The directory of the instances' output; None: it is not kept (lines go to ``on_line``)."""
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._outputs: dict[str, Output] = {}
         self._early_signals: dict[str, int] = {}
         """Signals for instances whose process is just being made."""
-        self._asked: set[str] = set()
-        """Instances whose process was asked to end."""
+        self._asked: dict[str, float] = {}
+        """Instances whose process was asked to end, with the loop's time of it."""
 
     @property
     def running(self) -> bool:
@@ -178,21 +184,21 @@ class InstanceProcesses:
         """Wait for the process's end and return its exit code, negative for a signal.
 
         Where it was asked to end, what it started is asked as well, and waited for: a shell dies of the SIGTERM that
-        the consumer that it runs has not heard of.
+        the consumer that it runs has not heard of. A command that ends otherwise may have passed the signal on. A
+        consumer leaves without handing over when it gets a second one, so it is given time to end by the first.
         """
         process = self._processes[name]
         try:
             code = await process.wait()
-            if name in self._asked and _group_lives(process.pid):
-                process_guard.send(process.pid, signal.SIGTERM)
-                while _group_lives(process.pid):  # noqa: ASYNC110 - other processes tell no event
-                    await asyncio.sleep(GROUP_LOOK_SECONDS)
+            if name in self._asked:
+                passed_on = code != -signal.SIGTERM
+                await _end_group(process.pid, self._asked[name] + self._passed_on_seconds * passed_on)
             return code
         finally:
             # What the command started and left behind ends with it; on cancellation the command itself does.
             process_guard.send(process.pid, signal.SIGKILL)
             del self._processes[name]
-            self._asked.discard(name)
+            self._asked.pop(name, None)
             with contextlib.suppress(OSError):
                 os.write(self._register_fd, b"-%d\n" % process.pid)
 
@@ -210,7 +216,7 @@ class InstanceProcesses:
         elif number == signal.SIGKILL:
             process_guard.send(process.pid, number)
         else:
-            self._asked.add(name)
+            self._asked.setdefault(name, asyncio.get_running_loop().time())
             self.signal(name, number)
 
     def signal(self, name: str, number: int) -> bool:
@@ -221,6 +227,15 @@ class InstanceProcesses:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
         return True
+
+
+async def _end_group(group_id: int, term_at: float) -> None:
+    """Wait until nothing of a process group is left; SIGTERM is sent to what is there at a time of the loop."""
+    now, signalled = asyncio.get_running_loop().time, False
+    while _group_lives(group_id):
+        if not signalled and now() >= term_at:
+            signalled = process_guard.send(group_id, signal.SIGTERM)
+        await asyncio.sleep(GROUP_LOOK_SECONDS)
 
 
 def _group_lives(group_id: int) -> bool:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 
 from loadtrim.cli import main
 from loadtrim.cli.explain import explain_lines, gather, told_lines
-from loadtrim.cli.up import default_name
+from loadtrim.cli.up import REPEAT_SECONDS, default_name
 
 from ..observer.control_records import decision
 
@@ -216,6 +217,7 @@ def test_a_second_signal_kills_at_once() -> None:
         lines_until(process, 1, "| ready")
         process.send_signal(signal.SIGINT)
         lines_until(process, 1, "asked to end")
+        time.sleep(REPEAT_SECONDS)  # a repeat within this time is the same signal
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=20)
         assert process.returncode == 1

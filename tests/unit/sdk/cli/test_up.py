@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from loadtrim.cli import up
+from loadtrim.cli.up import REPEAT_SECONDS
 from loadtrim.errors import UsageError
 from loadtrim.observer.connection import Connection
 from loadtrim.observer.follow import CONNECTING, GroupFollower
@@ -105,3 +106,21 @@ async def test_trouble_with_the_group_is_told_with_what_it_means(capsys: pytest.
     session._say_trouble()
     session.close()
     assert "cannot follow payments: No broker can be talked to; its members are not told of" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("at_seconds", "kills"), [((0.0, 0.001), 0), ((0.0, 0.4, 0.8), 0), ((0.0, REPEAT_SECONDS), 1), ((0.0, 0.6, 1.2), 1)]
+)
+async def test_a_signal_that_is_repeated_at_once_is_no_second_one(
+    at_seconds: tuple[float, ...], kills: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`timeout 60 loadtrim up ...` sends SIGTERM to its child and to its group: all instances were killed."""
+    session = session_of("--plain")
+    killed = list[float]()
+    monkeypatch.setattr(session._orchestrator, "kill", lambda: killed.append(0.0))
+    for at in at_seconds:
+        monkeypatch.setattr(up.time, "monotonic", lambda now=at: 1000.0 + now)
+        session._on_signal()
+    session.close()
+    assert session._stop.is_set()
+    assert len(killed) == kills

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from loadtrim.orchestrator import processes
 from loadtrim.orchestrator.instances import EventKind, OrchestratorEvent, OrchestratorOptions
 from loadtrim.orchestrator.orchestrator import LocalOrchestrator
 from unit.sdk.orchestrator.test_orchestrator import POLITE, Lines, call, command, names, send_plan
@@ -99,6 +100,46 @@ async def test_what_a_shell_runs_is_asked_to_end_too(tmp_path: Path, shell: str)
     async with LocalOrchestrator(words, OrchestratorOptions(on_line=lines)) as up:
         await lines.of(1)
     assert lines.all[-1][1] == "handed over"
+    assert not up.killed
+
+
+COUNTS_SIGNALS = """
+import signal, sys, time
+heard = 0
+def end(*_):
+    global heard
+    heard += 1
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+while not heard:
+    time.sleep(0.01)
+time.sleep(0.3)
+print("signals", heard, flush=True)
+"""
+
+
+async def test_what_a_script_has_told_to_end_is_not_told_again(tmp_path: Path) -> None:
+    """A consumer that gets SIGTERM twice leaves without handing over; its script had passed on the first."""
+    (script := tmp_path / "service.py").write_text(COUNTS_SIGNALS)
+    lines = Lines()
+    shell = f"trap 'kill -TERM $!; exit 0' TERM; {sys.executable} {script} & wait"
+    async with LocalOrchestrator(["sh", "-c", shell], OrchestratorOptions(on_line=lines)) as up:
+        await lines.of(1)
+    assert lines.all[-1][1] == "signals 1"
+    assert not up.killed
+
+
+@pytest.mark.parametrize(("seconds", "stop_seconds"), [(0.1, None), (5.0, 1.5)])
+async def test_what_a_script_has_told_nothing_is_told_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, stop_seconds: float | None
+) -> None:
+    monkeypatch.setattr(processes, "PASSED_ON_SECONDS", seconds)
+    (script := tmp_path / "service.py").write_text(POLITE)
+    lines = Lines()
+    shell = f"trap 'exit 0' TERM; {sys.executable} {script} & wait"
+    options = OrchestratorOptions(on_line=lines, stop_seconds=stop_seconds)
+    async with LocalOrchestrator(["sh", "-c", shell], options) as up:
+        await lines.of(1)
     assert not up.killed
 
 
