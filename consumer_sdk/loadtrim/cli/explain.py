@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         for each in runs:
             print(msgspec.json.encode(each.last).decode())
+        if mixed:
+            print(f"loadtrim explain: {MIXED_LINE}", file=sys.stderr)
     else:
         print("\n".join(told_lines(args.group, runs, names, mixed, datetime.now().astimezone().tzinfo)))
     return EXIT_DONE

@@ -30,6 +30,8 @@ __all__ = ["add_parser", "run"]
 DECISION_SECONDS_MAX = 60.0
 """A decision is not looked for further back. Chosen: leaders decide every second unless told otherwise."""
 
+NOBODY = "Nobody is in the group now: it counts as soon as a member starts."
+
 _WORDS = {
     "hold": "no plans are made for a group until it is resumed",
     "resume": "plans are made again",
@@ -67,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     alive, state = asyncio.run(_write(connection, manual_override))
     if args.json:
         print(msgspec.json.encode(manual_override).decode())
+        if not alive:  # on standard error, because standard output is the record as it was written
+            print(f"loadtrim {args.action}: {NOBODY}", file=sys.stderr)
     else:
         print(_told(manual_override, connection, alive))
     for warning in (too_many(manual_override, state.decision), without_effect(manual_override, state) if alive else ""):
@@ -160,7 +164,7 @@ def _told(manual_override: ManualOverrideRecord, connection: Connection, alive: 
         told = f"{manual_override.group} is resumed: its leader plans by the load again.\n  Stop that with: {hold}"
     if alive:
         return told
-    return f"{told}\n  Nobody is in the group now: it counts as soon as a member starts."
+    return f"{told}\n  {NOBODY}"
 
 
 def _replicas(text: str) -> int:

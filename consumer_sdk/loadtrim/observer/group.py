@@ -126,7 +126,10 @@ class ObservedLatency(msgspec.Struct, frozen=True, kw_only=True):
     """Records done too late in the window, by cause."""
     latency_p50: float | None
     latency_p99: float | None
-    """Upper bounds of the buckets that hold the percentiles; None: not reported."""
+    """Upper bounds of the buckets that hold the percentiles; None: not reported. Above all buckets it is infinite,
+    which JSON cannot say: there it is null, and named in ``latency_beyond``."""
+    latency_beyond: tuple[str, ...]
+    """The percentiles above all buckets, an hour or more: ``p50``, ``p99``, or both."""
 
 
 class ObservedOwners(ObservedLatency, frozen=True, kw_only=True):
@@ -331,6 +334,7 @@ class GroupObserver:
         in_time = sum(done.in_time for done in self._done)
         late = self._late()
         done_records = in_time + sum(late.values())
+        percentiles = {"p50": self._latency(0.5, done_records), "p99": self._latency(0.99, done_records)}
         unknown = sum(done.unknown for done in self._done)
         seen = [each.seen_at for each in self._members.values() if each.seen_at is not None]
         return ObservedGroup(
@@ -361,8 +365,9 @@ class GroupObserver:
                 if (why := self._members[each.member].untold) and why != Untold.BRIEFLY
             },
             late=late,
-            latency_p50=self._latency(0.5, done_records),
-            latency_p99=self._latency(0.99, done_records),
+            latency_p50=percentiles["p50"],
+            latency_p99=percentiles["p99"],
+            latency_beyond=tuple(name for name, seconds in percentiles.items() if seconds == math.inf),
             objective_seconds=decision.objective_seconds if decision else None,
             objective_share=decision.objective_share if decision else None,
             moves=len(self._moves),

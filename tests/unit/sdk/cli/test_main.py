@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from loadtrim.cli import main
+from loadtrim.cli import explain, main
 from loadtrim.cli.explain import explain_lines, gather, told_lines
 from loadtrim.cli.up import REPEAT_SECONDS, default_name
 
@@ -317,3 +317,19 @@ def test_decisions_of_a_group_that_is_mixed_now_are_told_as_old() -> None:
     assert told_lines("g", [], {}, False, None) == [
         "g: no decisions yet; its leader decides once it has its members' reports"
     ]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_mixed_group_is_told_beside_the_json_too(
+    mixed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`explain --json` printed nothing at all, as for a group that has decided nothing yet."""
+
+    async def read(*_: object) -> tuple[list[Any], dict[str, str], bool]:
+        return [], {}, mixed
+
+    monkeypatch.setattr(explain, "_read", read)
+    assert main(["explain", "g", "--json"]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert ("This is a mixed group" in told.err) is mixed

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from loadtrim.cli import main, manual_override
 from loadtrim.cli.manual_override import refuse_above_maximum, too_many, without_effect
 from loadtrim.errors import UsageError
+from loadtrim.observer.group import ObservedGroup
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
@@ -72,6 +76,21 @@ def test_in_a_mixed_group_no_order_has_an_effect(replicas: int | None) -> None:
     for at in (1.0, 2.0, 3.0):
         folded.apply(report("a", at=at, generation=2))
     assert "This is a mixed group" in without_effect(scale(replicas), folded.state(3.0))
+
+
+@pytest.mark.parametrize("words", [["scale", "g", "5"], ["hold", "g"]])
+@pytest.mark.parametrize("alive", [False, True])
+def test_nobody_to_heed_it_is_said_beside_the_json_too(
+    words: list[str], alive: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def written(*_: object) -> tuple[bool, ObservedGroup]:
+        return alive, view().state(0.0)
+
+    monkeypatch.setattr(manual_override, "_write", written)
+    assert main([*words, "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["action"] == words[0]
+    assert ("Nobody is in the group now" in told.err) is not alive
 
 
 def test_a_maximum_above_the_partitions_is_what_is_asked_for() -> None:

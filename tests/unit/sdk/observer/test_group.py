@@ -252,8 +252,10 @@ def test_latencies_of_all_members_are_added_bound_by_bound() -> None:
     ).state(1.0)
     assert state.latency_p50 == 0.01
     assert state.latency_p99 == 0.5
+    assert state.latency_beyond == ()
     beyond = view(report("a", in_time=1, late={"serial": 9}, latency_counts=((0.01, 1),))).state(1.0)
     assert beyond.latency_p99 == math.inf
+    assert beyond.latency_beyond == ("p50", "p99")
     assert view(report("a", in_time=1)).state(1.0).latency_p50 is None
 
 
@@ -315,6 +317,15 @@ def test_members_long_gone_are_forgotten() -> None:
 def test_the_state_is_json() -> None:
     state = view(base(1, {"a": (0,)}), report("a", in_time=1, latency_counts=((0.01, 1),)), decision()).state(1.0)
     assert msgspec.json.decode(msgspec.json.encode(state), type=ObservedGroup) == state
+
+
+def test_a_percentile_above_all_buckets_can_be_told_from_none_in_json() -> None:
+    """Both were null: a program took an hour of delay for nothing that is reported."""
+    beyond = view(report("a", in_time=90, late={"serial": 10}, latency_counts=((0.01, 90),))).state(1.0)
+    told = msgspec.json.decode(msgspec.json.encode(beyond))
+    assert (told["latency_p50"], told["latency_p99"], told["latency_beyond"]) == (0.01, None, ["p99"])
+    untold = msgspec.json.decode(msgspec.json.encode(view(report("a", in_time=1)).state(1.0)))
+    assert (untold["latency_p99"], untold["latency_beyond"]) == (None, [])
 
 
 def test_replicas_are_instances_not_members() -> None:
