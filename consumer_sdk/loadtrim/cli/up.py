@@ -22,7 +22,13 @@ from loadtrim.observer.connection import Connection, add_arguments, connection_f
 from loadtrim.observer.control_topic import topic_of
 from loadtrim.observer.ended import EndedProcesses
 from loadtrim.observer.follow import CONNECTING, GroupFollower
-from loadtrim.orchestrator.instances import EventKind, LogDirectoryError, OrchestratorEvent, OrchestratorOptions
+from loadtrim.orchestrator.instances import (
+    EventKind,
+    LogDirectoryError,
+    LogDirectoryTakenError,
+    OrchestratorEvent,
+    OrchestratorOptions,
+)
 from loadtrim.orchestrator.orchestrator import CommandNotFoundError, LocalOrchestrator
 from loadtrim.orchestrator.supervisor import INSTANCES_MAX
 from loadtrim_agent.observability.text import duration, number
@@ -193,6 +199,12 @@ class _Session:
         except CommandNotFoundError as error:
             raise UsageError(
                 f"{error}.", "Nothing was started.", "The command comes after two dashes: -- COMMAND"
+            ) from error
+        except LogDirectoryTakenError as error:
+            raise UsageError(
+                f"{error}.",
+                "Both would write into the same files, so nothing was started.",
+                "Name another directory with --log-dir, and with --name other instances.",
             ) from error
         except LogDirectoryError as error:
             raise UsageError(

@@ -17,6 +17,7 @@ __all__ = [
     "EventKind",
     "InstanceInfo",
     "LogDirectoryError",
+    "LogDirectoryTakenError",
     "OrchestratorEvent",
     "OrchestratorOptions",
 ]
@@ -28,6 +29,10 @@ class CommandNotFoundError(LoadtrimError):
 
 class LogDirectoryError(LoadtrimError):
     """No directory for the instances' logs can be made, so nothing is started."""
+
+
+class LogDirectoryTakenError(LogDirectoryError):
+    """Another orchestrator keeps its logs in the directory: both would write into files of the same names."""
 
 
 class EventKind(enum.Enum):
@@ -97,7 +102,8 @@ class OrchestratorOptions:
     directory: Path | None = None
     """The directory in which they run; None: this one."""
     log_directory: Path | None = None
-    """One file per instance; None: a new temporary directory (none is made when lines go to ``on_line``)."""
+    """One file per instance, appended to and never rotated. No other orchestrator may use it at the same time.
+    None: a new temporary directory (none is made when lines go to ``on_line``)."""
     on_line: Callable[[str, str], None] | None = None
     """Called with (instance, line) for what instances print; None: it goes to the log files only."""
 

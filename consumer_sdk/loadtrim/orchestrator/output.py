@@ -30,15 +30,17 @@ class Output:
     def __init__(self, path: Path | None, write_fd: int) -> None:
         self.path = path
         self.write_fd = write_fd
+        # The log may hold what processes before this one have printed, of another day too.
+        self._begins_at = os.fstat(write_fd).st_size
 
     @property
     def last_line(self) -> str:
-        """The last line that is not empty, cut to 200 characters."""
+        """The last line of this process that is not empty, cut to 200 characters."""
         if self.path is None:
             return ""
         try:
             with self.path.open("rb") as log:
-                log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
+                log.seek(max(self._begins_at, os.fstat(log.fileno()).st_size - TAIL_BYTES))
                 return _last_line(log.read())
         except OSError:
             return ""

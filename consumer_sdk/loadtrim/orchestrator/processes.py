@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -14,7 +15,13 @@ from pathlib import Path
 
 from loadtrim import process_guard
 
-from .instances import CommandNotFoundError, InstanceInfo, LogDirectoryError, OrchestratorOptions
+from .instances import (
+    CommandNotFoundError,
+    InstanceInfo,
+    LogDirectoryError,
+    LogDirectoryTakenError,
+    OrchestratorOptions,
+)
 from .output import Output, open_output
 from .supervisor import Instance
 
@@ -22,6 +29,8 @@ __all__ = ["InstanceProcesses"]
 
 GUARD_END_SECONDS = 10.0
 GROUP_LOOK_SECONDS = 0.05
+LOCK_NAME = ".lock"
+"""The file of a log directory that its orchestrator holds a lock on: no instance's log is called so."""
 PASSED_ON_SECONDS = 5.0
 """What a command leaves behind gets SIGTERM only so long after the command. Chosen: the margin of the default time
 until SIGKILL, so that who hears of the end only then still has the drain and the exit time."""
@@ -44,6 +53,8 @@ class InstanceProcesses:
         self.log_directory: Path | None = None
         """The directory of the instances' output; None: it is not kept (lines go to ``on_line``)."""
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._log_lock: int | None = None
+        """The descriptor of the locked file in a log directory that was given."""
         self._outputs: dict[str, Output] = {}
         self._early_signals: dict[str, int] = {}
         """Signals for instances whose process is just being made."""
@@ -100,21 +111,36 @@ class InstanceProcesses:
             )
 
     def make_log_directory(self) -> None:
-        """Make the directory of the logs, where they go into files.
+        """Make the directory of the logs, where they go into files, and keep others out of it.
 
         Raises:
-            LogDirectoryError: it cannot be made.
+            LogDirectoryError: it cannot be made, or another orchestrator writes there.
         """
         directory = self._options.log_directory
         try:
             if directory is not None:
                 directory.mkdir(parents=True, exist_ok=True)
                 self.log_directory = directory.resolve()
+                self._lock(self.log_directory)
             elif not self._options.on_line:
                 self.log_directory = Path(tempfile.mkdtemp(prefix="loadtrim-up-"))
         except OSError as error:
             where = directory if directory is not None else tempfile.gettempdir()
             raise LogDirectoryError(f"no directory for logs can be made at {where}: {error.strerror}") from error
+
+    def _lock(self, directory: Path) -> None:
+        """Lock a log directory until :meth:`end_guard`. The lock of a process that was killed goes with it."""
+        lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise LogDirectoryTakenError(
+                f"another orchestrator keeps the logs of its instances in {directory}"
+            ) from None
+        except OSError:
+            pass  # Some file systems know no locks: logs are kept there all the same.
+        self._log_lock = lock
 
     async def start_guard(self) -> None:
         """The guard reads a pipe whose other end is this process's (and, until they exec, that of the launchers)."""
@@ -129,7 +155,10 @@ class InstanceProcesses:
         os.close(guard_fd)
 
     async def end_guard(self) -> None:
-        """Close the guard's pipe and wait for its end."""
+        """Close the guard's pipe and wait for its end; the log directory is free then."""
+        if self._log_lock is not None:
+            os.close(self._log_lock)
+            self._log_lock = None
         os.close(self._register_fd)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._guard.wait(), GUARD_END_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -139,6 +140,10 @@ def test_what_up_cannot_begin_is_said_at_once(tmp_path: Path, capsys: pytest.Cap
     words = ["up", "--plain", "--log-dir", str(tmp_path / "file" / "logs"), "--", "true"]
     assert main(words) == 2
     assert "no directory for logs can be made at" in capsys.readouterr().err
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["up", "--plain", "--log-dir", str(tmp_path), "--", "true"]) == 2
+    assert "Name another directory with --log-dir" in capsys.readouterr().err
     assert main(["up", "--plain", "--", str(tmp_path)]) == 2
     assert "was not found or may not be run" in capsys.readouterr().err
 

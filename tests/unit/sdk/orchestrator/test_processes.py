@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import signal
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loadtrim.orchestrator import processes
-from loadtrim.orchestrator.instances import EventKind, OrchestratorEvent, OrchestratorOptions
+from loadtrim.orchestrator.instances import EventKind, LogDirectoryTakenError, OrchestratorEvent, OrchestratorOptions
 from loadtrim.orchestrator.orchestrator import LocalOrchestrator
 from unit.sdk.orchestrator.test_orchestrator import POLITE, Lines, call, command, names, send_plan
 
@@ -57,6 +58,42 @@ async def test_a_log_that_cannot_be_opened_is_tried_again_and_the_others_go_on(t
         await lines.of(2)
         assert up.instances[0].process_id == first
         assert not up.killed
+
+
+async def test_what_another_process_has_printed_is_not_what_it_said_last(tmp_path: Path) -> None:
+    """The log of another day was read: an error that had long been mended was told as the reason."""
+    (tmp_path / "pay-1.log").write_text("ValueError: of yesterday\n")
+    events = list[OrchestratorEvent]()
+    options = OrchestratorOptions(name="pay", log_directory=tmp_path, backoff_seconds=BACKOFF_SECONDS)
+    once = f"[ -e {tmp_path}/once ] || echo now; touch {tmp_path}/once; exit 3"
+    async with LocalOrchestrator(["sh", "-c", once], options, events.append) as up:
+        await up.wait_until(lambda up: sum(each.kind is EventKind.EXITED for each in events) >= 2)
+    first, second = [each.text for each in events if each.kind is EventKind.EXITED][:2]
+    assert first.endswith("it said last: now")
+    assert "said last" not in second
+
+
+async def test_a_log_directory_is_one_orchestrators(tmp_path: Path) -> None:
+    """Two wrote into the same files, and each told the other's words."""
+    options = OrchestratorOptions(name="pay", log_directory=tmp_path)
+    async with LocalOrchestrator(command(POLITE), options):
+        with pytest.raises(LogDirectoryTakenError, match="keeps the logs of its instances in"):
+            async with LocalOrchestrator(command(POLITE), options):
+                pass
+    async with LocalOrchestrator(command(POLITE), options):
+        pass
+
+
+async def test_logs_are_kept_where_a_file_system_knows_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(processes.fcntl, "flock", no_locks)
+    options = OrchestratorOptions(name="pay", log_directory=tmp_path)
+    async with LocalOrchestrator(command(POLITE), options) as up:
+        await up.wait_until(lambda up: up.replicas == 1)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
