@@ -99,11 +99,12 @@ class Webhook:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             method, target, _ = head.split("\r\n", 1)[0].split(" ")
+            path = urlsplit(target).path
             headers = dict(_headers(head))
             length = int(headers.get("content-length", "0"))
         except (ValueError, asyncio.LimitOverrunError):
             return _refusal(HTTPStatus.BAD_REQUEST, "this is no HTTP request, or its head is too long")
-        if urlsplit(target).path != PATH:
+        if path != PATH:
             return _refusal(HTTPStatus.NOT_FOUND, f"there is only {PATH} here")
         if not hmac.compare_digest(headers.get("authorization", "").encode(), f"Bearer {self._token}".encode()):
             return _refusal(HTTPStatus.UNAUTHORIZED, "the bearer token is missing or wrong (LOADTRIM_SCALER_TOKEN)")
