@@ -1,7 +1,8 @@
 """The command line: ``loadtrim COMMAND ...``, also ``python -m loadtrim``.
 
 Each command is a module with ``add_parser(subparsers)`` and ``run(args) -> exit code``. Exit codes: 0 done, 1 failed,
-2 wrong use. What commands print for programs goes to standard output, errors go to standard error.
+2 wrong use, a variable that
+cannot be used included. What commands print for programs goes to standard output, errors go to standard error.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Collection, Sequence
 
 from loadtrim.errors import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_USE, CommandError
 from loadtrim.observer.connection import CLIENT_LOG
+from loadtrim.settings import SettingsError
 from loadtrim_agent import __version__
 from loadtrim_agent.common.errors import LoadtrimError
 
@@ -66,7 +68,7 @@ def _run(args: argparse.Namespace) -> int:
         return error.exit_code
     except LoadtrimError as error:
         print(f"loadtrim: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        return EXIT_WRONG_USE if isinstance(error, SettingsError) else EXIT_FAILED
     except KeyboardInterrupt:
         print("loadtrim: interrupted; what was under way may or may not have been done", file=sys.stderr)
         return EXIT_FAILED

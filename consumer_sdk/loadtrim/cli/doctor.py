@@ -61,7 +61,7 @@ def add_parser(subparsers: SubParsers) -> None:
     cluster.add_argument("--namespace", default="", metavar="NAME", help="of the workload (the context's)")
     cluster.add_argument("--workload", default="", metavar="KIND/NAME", help="that the group's pods are of")
     cluster.add_argument(
-        "--service-account", default="default", metavar="NAME", help="of these pods, whose rights count (%(default)s)"
+        "--service-account", default="", metavar="NAME", help="of these pods, whose rights count (default)"
     )
     parser.set_defaults(run=run)
 
@@ -69,7 +69,8 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what was found; returns the exit code."""
     connection = connection_from(args)
-    _check_workload(args)
+    settings = Settings.from_env()
+    _check_workload(args, settings)
     needs = Needs(
         bootstrap=connection.bootstrap,
         group=args.group,
@@ -77,7 +78,6 @@ def run(args: argparse.Namespace) -> int:
         control=topic_of(args.group),
         user=str(connection.options.get("sasl_plain_username", "NAME")),
     )
-    settings = Settings.from_env()
     found = asyncio.run(_look(connection, needs))
     found += asyncio.run(_look_at_orchestrator(args, settings))
     if args.json:
@@ -87,15 +87,25 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_FAILED if any(finding.verdict is Verdict.MISSING for finding in found) else EXIT_DONE
 
 
-def _check_workload(args: argparse.Namespace) -> None:
+def _check_workload(args: argparse.Namespace, settings: Settings) -> None:
     try:
         if args.workload:
             parse_target(args.workload)
     except ValueError as error:
         raise UsageError(f"--workload: {error}", "Nothing was asked.", "Name it as deployment/payments, say.") from None
-    if args.kubeconfig is None and (args.context or args.namespace):
+    if args.kubeconfig is not None:
+        return
+    if args.context or args.namespace or args.service_account:
         raise UsageError(
-            "--context and --namespace are of a kubeconfig.", "Nothing was asked.", "Give --kubeconfig FILE, too."
+            "--context, --namespace and --service-account are of a kubeconfig.",
+            "Nothing was asked.",
+            "Give --kubeconfig FILE, too.",
+        )
+    if args.workload and settings.scaler not in ("kubernetes", "metric"):
+        raise UsageError(
+            f"--workload was given, and LOADTRIM_SCALER={settings.scaler} has none.",
+            "No cluster would be asked about it, so nothing was asked.",
+            "Give --kubeconfig FILE, too, or run it in a pod with LOADTRIM_SCALER=kubernetes or metric.",
         )
 
 
@@ -106,7 +116,7 @@ async def _look_at_orchestrator(args: argparse.Namespace, settings: Settings) ->
     if args.kubeconfig is None:
         api, target = ClusterApi(settings.kubernetes_namespace), target_of(named, instance_name(settings))
     else:
-        api = KubeconfigApi(args.kubeconfig, args.context, args.namespace, args.service_account)
+        api = KubeconfigApi(args.kubeconfig, args.context, args.namespace, args.service_account or "default")
         target = parse_target(named) if named else None
     named_by = NAMED_IN_POD if args.kubeconfig is None else NAMED_ELSEWHERE
     found = []

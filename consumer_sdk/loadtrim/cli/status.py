@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import math
 import sys
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from loadtrim.observer.control_topic import ControlTopic
 from loadtrim.observer.follow import following, read_group
 from loadtrim.observer.group import ObservedGroup
 
+from .arguments import seconds_of_at_least
 from .text import status_lines
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
     parser.add_argument(
-        "--every", type=_seconds, metavar="S", help=f"with --watch: every S seconds (default: {EVERY_SECONDS:g})"
-    )
+        "--every", type=seconds_of_at_least(EVERY_SECONDS_MIN), metavar="S",
+        help=f"with --watch: every S seconds (default: {EVERY_SECONDS:g})",
+    )  # fmt: skip
     add_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -124,10 +125,3 @@ async def read_state(connection: Connection, group: str) -> ObservedGroup:
     async with ControlTopic(connection, group) as topic:
         view, now = await read_group(topic)
     return view.state(now)
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not EVERY_SECONDS_MIN <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time to wait: at least {EVERY_SECONDS_MIN:g} seconds")
-    return seconds

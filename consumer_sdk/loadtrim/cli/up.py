@@ -33,6 +33,7 @@ from loadtrim.orchestrator.orchestrator import CommandNotFoundError, LocalOrches
 from loadtrim.orchestrator.supervisor import INSTANCES_MAX
 from loadtrim_agent.observability.text import duration, number
 
+from .arguments import seconds_of_at_least
 from .printing import LinePrinter
 from .text import group_line
 
@@ -71,11 +72,11 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument("--min", type=_replicas, metavar="N", help="never fewer (passed on as LOADTRIM_MIN_REPLICAS)")
     parser.add_argument("--max", type=_replicas, metavar="N", help="never more (passed on as LOADTRIM_MAX_REPLICAS)")
     parser.add_argument(
-        "--startup-delay", type=_seconds, default=0.0, metavar="S",
+        "--startup-delay", type=seconds_of_at_least(0.0), default=0.0, metavar="S",
         help="wait S seconds before every start but the first ones: stands in for machines that take a while",
     )  # fmt: skip
     parser.add_argument(
-        "--stop-timeout", type=_seconds, metavar="S",
+        "--stop-timeout", type=seconds_of_at_least(0.0), metavar="S",
         help="seconds from SIGTERM to SIGKILL (default: LOADTRIM_DRAIN_SECONDS, LOADTRIM_EXIT_SECONDS and 5 more)",
     )  # fmt: skip
     parser.add_argument(
@@ -453,13 +454,3 @@ def _replicas(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= INSTANCES_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas: 1 to {INSTANCES_MAX}")
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0.0 <= seconds <= 86_400.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds: 0 to 86400")
-    return seconds

@@ -41,6 +41,8 @@ BOOTSTRAP_DEFAULT = "localhost:9092"
 REQUEST_TIMEOUT_MS = 10_000
 """A person waits: shorter than aiokafka's 40 s."""
 
+PORT_MAX = 65_535
+
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 
@@ -81,6 +83,8 @@ _NAMES = {
 _TLS = frozenset({"cafile", "cadata", "certfile", "keyfile", "password"})
 _SECRET_KINDS = ("ssl.", "sasl.", "security.", "enable.ssl.", "enable.sasl.")
 _SCHEME = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]*://")
+_ADDRESS = re.compile(r"(?:\[[^\[\]\s]+\]|[^\[\]\s:]+)(?::(.*))?", re.DOTALL)
+"""HOST, HOST:PORT, or an IPv6 address in brackets instead of the host. The group is what stands for a port."""
 _JAAS_FIELD = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _PROPERTY = re.compile(r"\s*((?:\\.|[^\\\s=:])+)\s*[=:]?\s*(.*)", re.DOTALL)
 
@@ -160,13 +164,13 @@ def connection_from(args: argparse.Namespace, env: Mapping[str, str] | None = No
     """The connection that a command's arguments name.
 
     Raises:
-        UsageError: the file cannot be read, or says something that cannot be used.
+        UsageError: the file cannot be read, or says something that cannot be used, or an address is none.
     """
     env = os.environ if env is None else env
     options = _client_options(args.config) if args.config else {}
     in_file = options.pop("bootstrap_servers", None)
     repeat = []
-    if args.bootstrap:
+    if args.bootstrap is not None:
         bootstrap, given_by = args.bootstrap, "--bootstrap"
         repeat += ["--bootstrap", args.bootstrap]
     elif in_file:
@@ -183,7 +187,25 @@ def connection_from(args: argparse.Namespace, env: Mapping[str, str] | None = No
             "Nothing was asked.",
             f"Write it without: {_SCHEME.sub('', bootstrap).rstrip('/')}",
         )
+    for address in bootstrap.split(","):
+        _check_address(address.strip(), given_by)
     return Connection(bootstrap, given_by, options, tuple(repeat))
+
+
+def _check_address(address: str, given_by: str) -> None:
+    """Refuse what the client would fail at, or would take for another broker: without a port it asks 9092.
+
+    Raises:
+        UsageError: it is no address.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not (match[1] is None or (match[1].isdecimal() and 1 <= int(match[1]) <= PORT_MAX)):
+        raise UsageError(
+            f"{address!r} (from {given_by}) is no address of a broker.",
+            "Nothing was asked.",
+            f"Write HOST:PORT, with a port from 1 to {PORT_MAX} and commas between several; "
+            "an IPv6 address stands in brackets: [::1]:9092",
+        )
 
 
 def read_settings(path: Path) -> dict[str, str]:

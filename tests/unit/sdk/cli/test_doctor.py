@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtrim.cli import doctor
+from loadtrim.cli import doctor, main
 from loadtrim.observer.checkup import Finding, Needs, Verdict
 from loadtrim.observer.connection import Connection
 from loadtrim.observer.rights import ClusterRights, Operation, Rights
@@ -36,3 +36,22 @@ async def test_no_telemetry_is_read_from_a_topic_that_is_too_small(
     found = await doctor._look(Connection("b:1", "--bootstrap"), needs)
     assert ("clocks" in [each.what for each in found]) == asked
     assert any("--alter" in each.remedy for each in found) != asked
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--context", "test"], "are of a kubeconfig"),
+        (["--namespace", "pay"], "are of a kubeconfig"),
+        (["--service-account", "pay"], "are of a kubeconfig"),
+        (["--workload", "deployment/payments"], "--workload was given, and LOADTRIM_SCALER=none has none"),
+        (["--workload", "payments"], "--workload: "),
+    ],
+)
+def test_what_is_of_a_cluster_that_is_not_asked_is_refused(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of them were passed over in silence: nothing was missing, and no cluster had been asked."""
+    monkeypatch.delenv("LOADTRIM_SCALER", raising=False)
+    assert main(["doctor", "g", "--bootstrap", "127.0.0.1:1", *words]) == 2
+    assert said in capsys.readouterr().err

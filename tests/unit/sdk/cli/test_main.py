@@ -91,6 +91,16 @@ def test_what_was_meant_is_said(words: list[str], said: str, capsys: pytest.Capt
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["up", "--plain", "--", "true"], ["doctor", "g", "--bootstrap", NOWHERE]])
+def test_a_variable_that_cannot_be_used_is_wrong_use(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its exit code was that of `doctor` where something is missing."""
+    monkeypatch.setenv("LOADTRIM_DRAIN_SECONDS", "soon")
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith("loadtrim: LOADTRIM_DRAIN_SECONDS=soon cannot be used: ")
+
+
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"], ["explain", "--help"]])
 def test_asking_for_help_is_done(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
@@ -125,13 +135,11 @@ def test_instances_are_called_after_the_command(command: list[str], name: str) -
     assert default_name(command) == name
 
 
-@pytest.mark.parametrize("words", [["doctor", "g", "t"], ["status", "g"]])
-def test_an_address_that_is_none_is_refused_in_words(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """`doctor` ended with a traceback, whose code 1 means that something is missing."""
-    assert main([*words, "--bootstrap", "broker:abc"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("loadtrim: The settings of --bootstrap cannot be used: ")
-    assert "--bootstrap" in told
+@pytest.mark.parametrize("words", [["doctor", "g", "t"], ["status", "g"], ["up", "--", "true"]])
+def test_an_address_that_is_none_is_wrong_use(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`invalid literal for int()` was told, with advice about Kerberos, and code 1: something is missing."""
+    assert main([words[0], "--bootstrap", "broker:abc", *words[1:]]) == 2
+    assert "'broker:abc' (from --bootstrap) is no address of a broker" in capsys.readouterr().err
 
 
 def test_what_up_cannot_begin_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -291,14 +299,15 @@ def test_commands_work_without_rich() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("command", ["status", "doctor"])
 def test_settings_that_the_client_refuses_are_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kerberos without its library was an ``AssertionError`` with its trace."""
     monkeypatch.setattr("aiokafka.conn.gssapi", None)
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\n")
-    assert main(["status", "g", "--bootstrap", NOWHERE, "--config", str(config)]) == 1
+    assert main([command, "g", "--bootstrap", NOWHERE, "--config", str(config)]) == 1
     told = capsys.readouterr().err
     assert told.startswith(f"loadtrim: The settings of {config} cannot be used: "), "not those of --bootstrap"
     assert "gssapi library required" in told

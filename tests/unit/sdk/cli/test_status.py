@@ -97,7 +97,16 @@ def test_ctrl_c_is_its_end(
     assert told.err == "\n", "the prompt of a shell begins a line"
 
 
-@pytest.mark.parametrize("words", [["--every", "2"], ["--watch", "--every", "0"], ["--watch", "--every", "soon"]])
-def test_a_time_that_is_none_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--every", "2"], "--every was given without --watch"),
+        (["--watch", "--every", "0"], "'0' is not a number of seconds: 0.1 to 86400"),
+        (["--watch", "--every", "soon"], "'soon' is not a number of seconds: 0.1 to 86400"),
+        (["--watch", "--every", "nan"], "'nan' is not a number of seconds"),
+    ],
+)
+def test_a_time_that_is_none_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A word was told to be an "invalid _seconds value"."""
     assert main(["status", "payments", *words]) == 2
-    assert capsys.readouterr().err
+    assert said in capsys.readouterr().err

@@ -34,6 +34,26 @@ def refusal(tmp_path: Path, text: str, name: str = "client.properties") -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["localhost:x", "localhost:-1", "localhost:0", "localhost:65536", "localhost:", "a:1,,b:2", "a:1,b:two", "",
+     ":9092", "::1", "[::1]:many", "[::1", "a b:1", "localhost:1:2"],
+)  # fmt: skip
+def test_an_address_that_is_none_is_named(address: str) -> None:
+    """-1 asked the broker at 9092, and a word for a port was told to be an "invalid literal for int()"."""
+    with pytest.raises(UsageError) as caught:
+        connect("--bootstrap", address)
+    assert "(from --bootstrap) is no address of a broker" in caught.value.happened
+    assert caught.value.happened.split("'")[1] in address
+
+
+@pytest.mark.parametrize(
+    "address", ["broker", "broker-1.example.com:9092", "a:1, b:65535", "10.0.0.1:9092", "[::1]:9092", "[fe80::1%eth0]"]
+)
+def test_an_address_in_any_usual_spelling_is_taken(address: str) -> None:
+    assert connect("--bootstrap", address).bootstrap == address
+
+
 def test_the_address_comes_from_the_nearest_place(tmp_path: Path) -> None:
     path = tmp_path / "c.properties"
     path.write_text("bootstrap.servers=in-file:1\n")
