@@ -32,8 +32,8 @@ GROUP_LOOK_SECONDS = 0.05
 LOCK_NAME = ".lock"
 """The file of a log directory that its orchestrator holds a lock on: no instance's log is called so."""
 PASSED_ON_SECONDS = 5.0
-"""What a command leaves behind gets SIGTERM only so long after the command. Chosen: the margin of the default time
-until SIGKILL, so that who hears of the end only then still has the drain and the exit time."""
+"""The processes that a command leaves behind get SIGTERM only so long after the command. Chosen: the margin of the
+default time until SIGKILL. A consumer that hears of the end only then still has the drain and the exit time."""
 
 
 class InstanceProcesses:
@@ -48,7 +48,7 @@ class InstanceProcesses:
     def __init__(self, command: tuple[str, ...], options: OrchestratorOptions, stop_seconds: float) -> None:
         self._command = command
         self._options = options
-        # Of a short time half is left to who hears of the end only then.
+        # Of a short time half is left to a consumer that hears of the end only then.
         self._passed_on_seconds = min(PASSED_ON_SECONDS, stop_seconds / 2)
         self.log_directory: Path | None = None
         """The directory of the instances' output; None: it is not kept (lines go to ``on_line``)."""
