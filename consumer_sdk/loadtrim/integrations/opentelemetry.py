@@ -4,7 +4,8 @@
 
 *Receive* spans are those of ``opentelemetry-instrumentation-aiokafka``, attribute by attribute, which wraps aiokafka's
 own consumer only. *Process* spans follow the semantic conventions for messaging as of 1.44, and link to the span that
-made the record. Nothing of the consumer is changed until ``instrument()`` is called. Needs ``loadtrim[opentelemetry]``.
+made the record. Nothing of the consumer is changed until ``instrument()`` is called. Where a span cannot be made, the
+record is handed out without one. Needs ``loadtrim[opentelemetry]``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -36,6 +38,8 @@ from loadtrim.work import Work
 from loadtrim_agent.common.partition import Partition
 
 __all__ = ["LoadtrimInstrumentor"]
+
+log = logging.getLogger("loadtrim")
 
 Record: TypeAlias = ConsumerRecord[Any, Any]
 Attributes: TypeAlias = dict[str, AttributeValue]
@@ -82,6 +86,31 @@ class ConsumerState:
     """The span of the record that an iteration handed out last. Invariant: it has not ended."""
 
 
+class SpanErrors:
+    """Errors of what makes spans (a span processor, a sampler, a propagator), which records must not suffer from.
+
+    Such an error in the place of a record would swallow it: the next call makes done what the last one has taken.
+    """
+
+    def __init__(self) -> None:
+        self._logged: set[type[Exception]] = set()
+
+    @contextlib.contextmanager
+    def contained(self) -> Iterator[None]:
+        """Contain what the block raises, and log the first error of each type."""
+        try:
+            yield
+        except Exception as error:
+            if type(error) in self._logged:
+                return
+            self._logged.add(type(error))
+            log.exception(
+                "OpenTelemetry could not make a span, or end it. Records are handed out all the same, and their traces "
+                "have gaps. Look at the span processors, the sampler and the propagators of this process. Further "
+                "errors of this type are not logged."
+            )
+
+
 class Spans:
     """Wrappers of the consumer's methods, each of which makes the spans that belong to its calls.
 
@@ -97,6 +126,7 @@ class Spans:
         self._tracer = tracer
         self._hook = hook
         self._in_trace_of_producer = in_trace_of_producer
+        self._errors = SpanErrors()
         self._states: WeakKeyDictionary[Consumer, ConsumerState] = WeakKeyDictionary()
 
     def wrappers(self) -> dict[str, Callable[..., Any]]:
@@ -135,7 +165,7 @@ class Spans:
     async def _received_many(self, consumer: Consumer, asked: Awaitable[Batches], args: Any, kwargs: Any) -> Batches:
         batches = await asked
         if batches and receives(consumer):
-            with _handed_back(consumer, [records[0] for records in batches.values()]):
+            with _handed_back(consumer, [records[0] for records in batches.values()]), self._errors.contained():
                 await self._receive_batches(consumer, batches, args, kwargs)
         return batches
 
@@ -167,7 +197,8 @@ class Spans:
     async def receive(self, consumer: Consumer, record: Record, args: Any, kwargs: Any) -> None:
         """Make the receive span of a record: a child of the span that made the record."""
         if receives(consumer):
-            await self._receive(consumer, record, args, kwargs)
+            with self._errors.contained():
+                await self._receive(consumer, record, args, kwargs)
 
     async def _receive(self, consumer: Consumer, record: Record, args: Any, kwargs: Any) -> trace.SpanContext:
         where = TopicPartition(record.topic, record.partition)
@@ -193,21 +224,34 @@ class Spans:
                 attributes = of_all | _of_partition(at) | _of_batch(len(records))
                 with self._span(f"{at.topic} receive", attributes) as span:
                     for record in records:
-                        span.add_link(await self._receive(consumer, record, args, kwargs))
+                        with self._errors.contained():  # the others have theirs
+                            span.add_link(await self._receive(consumer, record, args, kwargs))
 
+    @contextlib.contextmanager
     def _span(
         self, name: str, attributes: Attributes, *, context: contexts.Context | None = None
-    ) -> contextlib.AbstractContextManager[trace.Span]:
-        return self._tracer.start_as_current_span(
-            name, context=context, kind=trace.SpanKind.CONSUMER, attributes=attributes
-        )
+    ) -> Iterator[trace.Span]:
+        span = self._tracer.start_span(name, context=context, kind=trace.SpanKind.CONSUMER, attributes=attributes)
+        try:
+            with trace.use_span(span):
+                yield span
+        finally:
+            with self._errors.contained():  # here, so that it does not take the place of a cancellation
+                span.end()
 
     # -- process spans -------------------------------------------------------------------------------------------
 
     def process(self, consumer: Consumer, record: Record) -> Processing | None:
-        """Begin the process span of a record, and make it the current one. None: instrumentation is suppressed."""
-        if not is_instrumentation_enabled():
-            return None
+        """Begin the process span of a record, and make it the current one.
+
+        None: instrumentation is suppressed, or the span cannot be made.
+        """
+        if is_instrumentation_enabled():
+            with self._errors.contained():
+                return self._process(consumer, record)
+        return None
+
+    def _process(self, consumer: Consumer, record: Record) -> Processing:
         creation, ambient = creation_of(record), contexts.get_current()
         parent, linked = (creation, ambient) if self._in_trace_of_producer else (ambient, creation)
         # The producer's baggage goes with its trace; what else is current stays so.
@@ -220,7 +264,7 @@ class Spans:
             attributes=_of_processing(consumer, record),
             links=[trace.Link(link)] if link.is_valid else [],
         )
-        return Processing(span, record, current)
+        return Processing(span, record, current, self._errors)
 
 
 @dataclass(slots=True)
@@ -231,6 +275,7 @@ class Processing:
     record: Record
     within: contexts.Context
     """Has all that is current beside the span."""
+    errors: SpanErrors
     _task: asyncio.Task[Any] | None = field(default_factory=lambda: _current_task())
     _context: contexts.Context = field(init=False)
     _token: Any = field(init=False)
@@ -241,11 +286,14 @@ class Processing:
 
     def end(self, error: BaseException | None = None) -> None:
         """End the span. A record fails by an exception, not because its task is cancelled or the program exits."""
-        if isinstance(error, Exception):
-            self.span.set_attribute("error.type", type(error).__qualname__)
-            self.span.record_exception(error)
-            self.span.set_status(trace.StatusCode.ERROR, str(error))
-        self.span.end()
+        with self.errors.contained():
+            try:
+                if isinstance(error, Exception):
+                    self.span.set_attribute("error.type", type(error).__qualname__)
+                    self.span.record_exception(error)
+                    self.span.set_status(trace.StatusCode.ERROR, str(error))
+            finally:
+                self.span.end()
         self.leave()
 
     def leave(self) -> None:
@@ -259,7 +307,9 @@ class Processing:
 
 @contextlib.contextmanager
 def _handed_back(consumer: Consumer, records: Iterable[Record]) -> Iterator[None]:
-    """Have records handed out again, from these on, where a time limit ends the hook: nobody has got them.
+    """Have records handed out again, from these on, where the block ends the call: nobody has got them.
+
+    A time limit does so within the hook, and so does the program's exit.
 
     A program that says itself what is done says nothing of them, and so they stay undone.
     """
@@ -270,7 +320,7 @@ def _handed_back(consumer: Consumer, records: Iterable[Record]) -> Iterator[None
     ]
     try:
         yield
-    except asyncio.CancelledError:
+    except BaseException:
         if buffer is not None and not buffer.hand.telling.begun:
             for record, stream, seeks in taken:
                 # It may have gone meanwhile, and come again; and user code may have sought elsewhere.
@@ -393,9 +443,10 @@ def _extracted(record: Record, context: contexts.Context) -> contexts.Context:
 
 def _of_client(consumer: Consumer) -> Attributes:
     given = consumer._arguments
+    servers = given.kafka["bootstrap_servers"]
     return {
         "messaging.system": "kafka",
-        "server.address": json.dumps(given.kafka["bootstrap_servers"]),
+        "server.address": json.dumps(servers if isinstance(servers, str) else list(servers)),
         "messaging.client.id": given.client_id,
         "messaging.consumer.group.name": given.group_id,
     }
