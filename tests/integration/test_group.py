@@ -403,7 +403,7 @@ async def test_a_member_that_leaves_reports_what_it_did_last(quick_kafka: Cluste
     """Its work since the report before would be missing from the leader's rates."""
     topic, group = quick_kafka.create_topic(partitions=2), new_group()
     await send(quick_kafka, topic, numbers(20), partition=None)
-    settings = Settings(http="off", report_seconds=60.0)
+    settings = Settings(http="off", report_seconds=30.0)
     async with started(quick_kafka, topic, group=group, settings=settings) as consumer:
         await take(consumer, 20)
         await consumer.getmany()  # the last one is done

@@ -17,6 +17,7 @@ __all__ = [
     "BASELINE_TOPIC",
     "DEFAULTS",
     "HIDDEN",
+    "INTERVAL_SECONDS_MAX",
     "AgentSettings",
     "MemberSettings",
     "Mode",
@@ -36,7 +37,20 @@ HIDDEN = "(hidden)"
 _SECRETS = ("token", "password", "secret", "credential", "sasl", "private")
 
 # A description is what an error message says is allowed. What is above a bound could not stand in a record either.
-Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9, description="a number of seconds above 0, e.g. 0.5")]
+Positive = Annotated[
+    float, msgspec.Meta(gt=0, le=1e9, description="a number of seconds above 0 and up to 1e9, e.g. 0.5")
+]
+INTERVAL_SECONDS_MAX = 30.0
+"""Chosen: within the 60 s that `loadtrim status` and `scale` look back, the last report and decision are found."""
+# Below 0.1 s, the length of a meter's slot, a report would have nothing to tell.
+Interval = Annotated[
+    float,
+    msgspec.Meta(
+        ge=0.1,
+        le=INTERVAL_SECONDS_MAX,
+        description=f"a number of seconds from 0.1 to {INTERVAL_SECONDS_MAX:g}, e.g. 0.5",
+    ),
+]
 Concurrency = Annotated[
     float, msgspec.Meta(gt=0, le=1e6, description="busy seconds per second that a member can give, above 0, e.g. 4")
 ]
@@ -107,8 +121,8 @@ class AgentSettings(ClusterSettings, frozen=True, kw_only=True):
     packer: str = "trim"
     monitor: str = "reports"
     """Where arrival rates come from (:class:`~loadtrim_agent.planning.published.rate_sources.RateSourceName`)."""
-    decision_seconds: Positive = 1.0
-    report_seconds: Positive = 1.0
+    decision_seconds: Interval = 1.0
+    report_seconds: Interval = 1.0
     drain_seconds: Positive = 20.0
     """Longest drain of the record in hand, at a stop or a move."""
     concurrency: Concurrency = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from loadtrim_agent.common.settings import AgentSettings, is_allowed, out_of_range
+from loadtrim_agent.common.settings import AgentSettings, is_allowed, out_of_range, what_is_allowed
 
 KINDS = {field.name: field.type for field in msgspec.structs.fields(AgentSettings)}
 
@@ -15,6 +15,8 @@ KINDS = {field.name: field.type for field in msgspec.structs.fields(AgentSetting
     [
         ("sla_seconds", 1e-9, 0.0),
         ("drain_seconds", 1e-9, 0.0),
+        ("decision_seconds", 0.1, 0.099),
+        ("report_seconds", 0.1, 1e-9),
         ("sla_share", 0.5, 0.499),
         ("min_replicas", 1, 0),
         ("max_replicas", 1, 0),
@@ -23,6 +25,17 @@ KINDS = {field.name: field.type for field in msgspec.structs.fields(AgentSetting
 def test_a_range_begins_where_it_says(name: str, least: float, too_little: float) -> None:
     assert is_allowed(KINDS[name], least)
     assert not is_allowed(KINDS[name], too_little)
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "too_much"),
+    [("drain_seconds", "1e9", 1e12), ("decision_seconds", "30", 31.0), ("report_seconds", "30", 1000)],
+)
+def test_a_range_ends_where_it_says(name: str, most: str, too_much: float) -> None:
+    """Reports in each turn of the loop were taken, and one in a quarter of an hour, where milliseconds were meant."""
+    assert is_allowed(KINDS[name], float(most))
+    assert not is_allowed(KINDS[name], too_much)
+    assert f" to {most}," in what_is_allowed(KINDS[name])
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])

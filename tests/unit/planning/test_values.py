@@ -25,8 +25,13 @@ from loadtrim_agent.planning.values import ArrivalCurve, GroupState, MemberState
         ({"mode": "off"}, "off"),
         *(
             ({f"{name}_seconds": value}, f"{name}_seconds is .*; allowed is a number of seconds above 0")
-            for name in ("sla", "catchup", "decision", "report")
+            for name in ("sla", "catchup")
             for value in (math.nan, math.inf, -1.0, 0.0, None)
+        ),
+        *(
+            ({f"{name}_seconds": value}, f"{name}_seconds is .*; allowed is a number of seconds from 0.1 to 30")
+            for name in ("decision", "report")
+            for value in (math.nan, math.inf, -1.0, 1e-9, 1000.0, None)
         ),
         *(
             ({f"{name}_seconds": value}, f"{name}_seconds is .*; give a finite number of 0 or more")

@@ -11,8 +11,10 @@ from typing import Any, get_args
 
 import pytest
 
+from loadtrim.cli.manual_override import DECISION_SECONDS_MAX
+from loadtrim.observer.control_topic import RECENT_SECONDS
 from loadtrim.settings import Settings, SettingsError
-from loadtrim_agent.common.settings import AgentSettings, ScalerName, without_secrets
+from loadtrim_agent.common.settings import INTERVAL_SECONDS_MAX, AgentSettings, ScalerName, without_secrets
 from loadtrim_agent.metering.readings import MeterConfig
 from loadtrim_agent.planning.registry import POLICIES
 from loadtrim_agent.planning.values import PlanConfig
@@ -74,11 +76,12 @@ def test_an_unknown_monitor_stops_the_start_with_those_there_are_and_the_nearest
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("sla_seconds", 0, "a number of seconds above 0, e.g. 0.5"),
-        ("catchup_seconds", math.nan, "a number of seconds above 0, e.g. 0.5"),
-        ("decision_seconds", math.inf, "a number of seconds above 0, e.g. 0.5"),
-        ("drain_seconds", 0, "a number of seconds above 0, e.g. 0.5"),
-        ("drain_seconds", math.nan, "a number of seconds above 0, e.g. 0.5"),
+        ("sla_seconds", 0, "a number of seconds above 0 and up to 1e9, e.g. 0.5"),
+        ("catchup_seconds", math.nan, "a number of seconds above 0 and up to 1e9, e.g. 0.5"),
+        ("decision_seconds", math.inf, "a number of seconds from 0.1 to 30, e.g. 0.5"),
+        ("report_seconds", 1000, "a number of seconds from 0.1 to 30, e.g. 0.5"),
+        ("drain_seconds", 0, "a number of seconds above 0 and up to 1e9, e.g. 0.5"),
+        ("drain_seconds", math.nan, "a number of seconds above 0 and up to 1e9, e.g. 0.5"),
         ("sla_share", 1.0, "a share of at least 0.5 and below 1, e.g. 0.999"),
         ("min_replicas", 0, "1 or more: with no member there is no leader to scale up again"),
         ("max_replicas", 0, "1 or more, and no less than LOADTRIM_MIN_REPLICAS"),
@@ -116,19 +119,19 @@ def test_replicas_that_nobody_could_read_are_refused(given: dict[str, Any], said
 WRONG = {
     "enabled": ("maybe", "true or false"),
     "mode": ("dry", "active, shadow"),
-    "sla_seconds": ("500ms", "a number of seconds above 0, e.g. 0.5"),
+    "sla_seconds": ("500ms", "a number of seconds above 0 and up to 1e9, e.g. 0.5"),
     "sla_share": ("99.9", "a share of at least 0.5 and below 1, e.g. 0.999"),
-    "catchup_seconds": ("5m", "a number of seconds above 0, e.g. 0.5"),
+    "catchup_seconds": ("5m", "a number of seconds above 0 and up to 1e9, e.g. 0.5"),
     "min_replicas": ("0", "1 or more"),
     "max_replicas": ("many", "1 or more"),
     "policy": ("objectiv", "the nearest is 'objective'"),
     "packer": ("trimm", "the nearest is 'trim'"),
     "monitor": ("landau", "the nearest is 'landau24'"),
-    "decision_seconds": ("fast", "a number of seconds above 0, e.g. 0.5"),
-    "report_seconds": ("0", "a number of seconds above 0, e.g. 0.5"),
+    "decision_seconds": ("fast", "a number of seconds from 0.1 to 30, e.g. 0.5"),
+    "report_seconds": ("0", "a number of seconds from 0.1 to 30, e.g. 0.5"),
     "slicing": ("on", "off, auto"),
-    "drain_seconds": ("20s", "a number of seconds above 0, e.g. 0.5"),
-    "exit_seconds": ("-1", "a number of seconds above 0, e.g. 0.5"),
+    "drain_seconds": ("20s", "a number of seconds above 0 and up to 1e9, e.g. 0.5"),
+    "exit_seconds": ("-1", "a number of seconds above 0 and up to 1e9, e.g. 0.5"),
     "concurrency": ("20x", "busy seconds per second that a member can give, above 0, e.g. 4"),
     "scaler": ("nomad", "none, webhook, kubernetes, metric"),
     "scaler_url": ("foo", "http://host"),
@@ -375,3 +378,8 @@ def test_a_value_of_another_type_or_range_is_refused_by_its_name(name: str, valu
 def test_a_setting_that_does_nothing_is_told(environ: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     Settings.from_env(environ)
     assert [next(iter(environ)) in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_what_looks_on_reaches_back_beyond_the_longest_interval() -> None:
+    """A beat comes up to 1.1 intervals after the last. `status` saw no report of a group that reported less often."""
+    assert min(RECENT_SECONDS, DECISION_SECONDS_MAX) > 1.1 * INTERVAL_SECONDS_MAX

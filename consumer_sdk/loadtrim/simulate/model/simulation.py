@@ -108,7 +108,11 @@ class Options:
     Empty: the policy does."""
 
     def __post_init__(self) -> None:
-        _check_interval("Members gather", self.gather_seconds)
+        if not within(self.gather_seconds, INTERVAL_SECONDS_MIN):
+            raise WrongLoadError(
+                f"Members gather every {digits(self.gather_seconds)} s, so that a run would never end; give a finite "
+                f"number of at least {INTERVAL_SECONDS_MIN:g}."
+            )
         if self.phase_seconds is not None and not 0.0 <= self.phase_seconds <= 1.0:
             raise WrongLoadError(f"The phase is {self.phase_seconds} s; give 0 to 1, or none to have it drawn.")
         if not 0.0 <= self.reports_spread < DECISION_PHASE:
@@ -151,18 +155,8 @@ class Options:
             )
 
 
-def _check_interval(what: str, seconds: float) -> None:
-    if not within(seconds, INTERVAL_SECONDS_MIN):
-        raise WrongLoadError(
-            f"{what} every {digits(seconds)} s, so that a run would never end; give a finite number of at least "
-            f"{INTERVAL_SECONDS_MIN:g}."
-        )
-
-
 def _check_config(config: PlanConfig) -> None:
     """Of what a group can be set to, what cannot be played."""
-    _check_interval("The leader decides", config.decision_seconds)
-    _check_interval("Members report", config.report_seconds)
     if (monitor := rate_source_of(config.monitor)) is not RateSourceName.REPORTS:
         raise WrongLoadError(
             f"The monitor {monitor.value!r} asks a broker, and there is none in a simulation, so the group would hold "

@@ -290,8 +290,8 @@ def test_groups_that_cannot_be_are_refused(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("config", "options", "said"),
     [
-        ({"decision_seconds": 1e-9}, {}, "The leader decides every 1e-09 s, so that a run would never end"),
-        ({"report_seconds": 1e-9}, {}, "Members report every 1e-09 s, so that a run would never end"),
+        ({"decision_seconds": 1e-9}, {}, "decision_seconds is 1e-09, so nothing can be planned"),
+        ({"report_seconds": 1e-9}, {}, "report_seconds is 1e-09, so nothing can be planned"),
         ({"monitor": "landau24"}, {}, "asks a broker, and there is none in a simulation"),
         ({"monitor": "iccbdc22"}, {}, "leave monitor at 'reports'"),
         ({"monitor": "report"}, {}, "the nearest is 'reports'"),
