@@ -124,7 +124,7 @@ class MemoryBroker:
 
     # -- what a test does ----------------------------------------------------------------------------------------
 
-    async def send(self, topic: str, partition: int, *values: bytes) -> int:
+    async def send(self, topic: str, partition: int, *values: bytes | None) -> int:
         """Append records to a partition; return the offset of the first."""
         builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1 << 20)
         for index, value in enumerate(values):

@@ -77,7 +77,8 @@ class AioKafkaBroker(taskiq_aio_kafka.AioKafkaBroker):  # type: ignore[misc]
             with suppress(StopAsyncIteration):
                 while True:
                     record = await asked_for_apart(consumer)
-                    yield AckableMessage(data=record.value, ack=Delivery(consumer, record))
+                    # Unchecked: taskiq acknowledges what is no task. An error here would end each worker in turn.
+                    yield AckableMessage.model_construct(data=record.value, ack=Delivery(consumer, record))
         finally:
             # Taskiq waits for its tasks before it stops the consumer, and takes no further one meanwhile. What is idle
             # goes now, the rest as tasks end; the drain time begins with `shutdown`.

@@ -214,7 +214,10 @@ async def test_a_call_that_is_cancelled_asks_no_more() -> None:
 
 
 async def test_what_is_no_task_of_the_worker_keeps_nothing_from_commits() -> None:
-    """Taskiq acknowledges it from 0.13 on. Before that nothing of its partition was committed any more, by no owner."""
+    """Taskiq acknowledges it from 0.13 on. Before that nothing of its partition was committed any more, by no owner.
+
+    A record without a value ended the worker, and each one that was given it after that.
+    """
     done = Counter[int]()
 
     async def execute(number: int) -> None:
@@ -223,7 +226,7 @@ async def test_what_is_no_task_of_the_worker_keeps_nothing_from_commits() -> Non
     async with kafka() as broker, working(broker, execute) as worker:
         unknown = TaskiqMessage(task_id="1", task_name="renamed", labels={}, args=[], kwargs={})
         await broker.send(TOPIC, 0, worker.broker.formatter.dumps(unknown).message)
-        await broker.send(TOPIC, 0, b"no task at all")
+        await broker.send(TOPIC, 0, b"no task at all", None)
         await kick(broker, worker, 7)
-        await until(lambda: broker.committed(GROUP, TOPIC, 0) == 3)
+        await until(lambda: broker.committed(GROUP, TOPIC, 0) == 4)
     assert done == {7: 1}
