@@ -1,8 +1,8 @@
 """The command line: ``loadtrim COMMAND ...``, also ``python -m loadtrim``.
 
 Each command is a module with ``add_parser(subparsers)`` and ``run(args) -> exit code``. Exit codes: 0 done, 1 failed,
-2 wrong use, a variable that
-cannot be used included. What commands print for programs goes to standard output, errors go to standard error.
+2 wrong use, a variable that cannot be used included. What commands print for programs goes to standard output, and
+errors go to standard error.
 """
 
 from __future__ import annotations
