@@ -74,7 +74,7 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
     def _come_back(self, streams: list[Stream]) -> None:
         self._positions.run_again(streams)
         self._positions.aside.take_back(streams, self._turn)
-        # What waits for a later listener is told to come by that one, or by who stands for it.
+        # What waits for a later listener is told to come by that one, or by the one that stands for it.
         self._positions.told_to_go.difference_update(s for s in streams if s not in self._positions.aside)
 
     def _lost(self, revoked: set[TopicPartition]) -> frozenset[Partition]:

@@ -362,7 +362,7 @@ class ManagedConsumer:
         """Return what the agent calls for a listener of user code; the same one for the same listener."""
         before = self._put_aside.listener
         if listener is None and before is not None:
-            # What the one before was told to go may come again; what it is being told is told to who comes after it.
+            # What the one before was told to go may come again, and a later one is told what it is being told.
             listener = before.listener if isinstance(before.listener, NobodyListens) else NobodyListens()
         if listener is None:
             return None
