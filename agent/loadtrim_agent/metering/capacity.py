@@ -255,6 +255,16 @@ class MemberWork:
         self._in_hand_max = max(self._in_hand_max, hand.records)
         self.busy.working(now, hand.open_seconds)
 
+    def hand_seconds(self, cost_seconds: float) -> float:
+        """Return how long what is in hand should take in all, at so much a record.
+
+        Infinite before the member's first record is done; 0 where nothing is in hand.
+        """
+        records = self._hand.records if self._hand is not None else 0
+        if not records:
+            return 0.0
+        return records * cost_seconds / self.busy.capacity if self._done else math.inf
+
     def close(self, interval: float, lag_least: int, cost_seconds: float) -> float:
         """End an interval, and learn from it.
 

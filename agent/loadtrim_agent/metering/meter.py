@@ -68,7 +68,11 @@ QUEUES_MAX = 200
 _STUCK_AFTER_COSTS = 20.0
 """A record may take this many times the dearest topic's mean before its partition counts as blocked ..."""
 _STUCK_AFTER_STRETCHES = 3.0
-"""... and a batch (of ``getmany``: told as done when all of it is) this many times the longest one lately."""
+"""... and a batch (of ``getmany``: told as done when all of it is) this many times the longest one lately, or this many
+times what the records in hand cost ..."""
+_STUCK_AFTER_NEW_SECONDS = 60.0
+"""... but what is new no longer than this: a member's first batch, of which nothing is known, or a larger one than
+before. Chosen: from then on an alert tells that a record hangs."""
 _REBASE_SECONDS = 0.2
 """A change of the clock offset above this moves what is being measured along; smaller ones come out in the wash."""
 
@@ -509,11 +513,13 @@ class Meter:
         return self._costs.blended(part.cost, self._costs.roughly(part.partition.topic))
 
     def _stuck_after(self) -> float:
-        """How long user code may be busy with a record, or with a batch like the last ones, before it is stuck."""
+        """How long user code may be busy with a record, or with what it has in hand at once, before it is stuck."""
+        hand_seconds = self._work.hand_seconds(self._costs.mean_seconds())
         return max(
             self._config.blocked_seconds,
             _STUCK_AFTER_COSTS * self._costs.dearest_seconds(),
             _STUCK_AFTER_STRETCHES * self._work.busy.longest_seconds,
+            min(_STUCK_AFTER_NEW_SECONDS, _STUCK_AFTER_STRETCHES * hand_seconds),
         )
 
     def _states(self, log_now: float) -> dict[Partition, PartitionState]:

@@ -368,6 +368,51 @@ class TestStates:
         assert entry_of(feed.report(T + 10.0)).state == "running"
         assert entry_of(feed.report(T + 18.0)).state == "blocked"
 
+    def test_a_first_batch_may_take_a_minute_before_it_counts_as_stuck(self) -> None:
+        """Nothing is known of a member's records before the first is done: a healthy newcomer was told as blocked."""
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.append(*[T + 0.1] * 2000)
+        feed.fetch(T + 0.11)
+        states = {}
+        for second in (1.0, 5.2, 60.0, 60.2):
+            feed.meter.working(T + second, Working(records=2000, open_seconds=second - 0.11))
+            states[second] = entry_of(feed.report(T + second)).state
+        assert states == {1.0: "running", 5.2: "running", 60.0: "running", 60.2: "blocked"}
+
+    def test_what_is_late_after_a_long_first_batch_is_late_because_of_load(self) -> None:
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.append(*[T + 0.1] * 100)
+        feed.fetch(T + 0.11)
+        feed.meter.working(T + 10.0, Working(records=100, open_seconds=9.89))
+        feed.finish(T + 10.1, 100, 0.0999)
+        assert feed.report(T + 11.0).late == {"serial": 96}
+
+    def test_who_takes_nothing_of_what_came_first_is_blocked_as_soon_as_any(self) -> None:
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.append(T + 0.1)
+        feed.fetch(T + 0.11)
+        feed.meter.working(T + 5.2, Working())
+        assert entry_of(feed.report(T + 5.2)).state == "blocked"
+
+    @pytest.mark.parametrize(("records", "blocked_after"), [(1000, 12.0), (10, 5.0)])
+    def test_a_batch_that_is_larger_than_those_before_may_take_longer(self, records: int, blocked_after: float) -> None:
+        """Three times what its records cost, and no less than any batch may."""
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.append(T)
+        feed.fetch(T + 0.01)
+        feed.finish(T + 0.02, 1, 0.004)
+        feed.append(*[T + 0.03] * records)
+        feed.fetch(T + 0.04)
+        states = []
+        for second in (blocked_after, blocked_after + 0.2):
+            feed.meter.working(T + second, Working(records=records, open_seconds=second))
+            states.append(entry_of(feed.report(T + second)).state)
+        assert states == ["running", "blocked"]
+
     def test_a_member_that_stands_still_without_lag_is_idle(self) -> None:
         feed = Feed(Meter(CONFIG))
         feed.acquire(T)
