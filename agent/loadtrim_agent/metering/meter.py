@@ -69,10 +69,10 @@ _STUCK_AFTER_COSTS = 20.0
 """A record may take this many times the dearest topic's mean before its partition counts as blocked ..."""
 _STUCK_AFTER_STRETCHES = 3.0
 """... and a batch (of ``getmany``: told as done when all of it is) this many times the longest one lately, or this many
-times what the records in hand cost ..."""
+times what the records in hand cost."""
 _STUCK_AFTER_NEW_SECONDS = 60.0
-"""... but what is new no longer than this: a member's first batch, of which nothing is known, or a larger one than
-before. Chosen: from then on an alert tells that a record hangs."""
+"""A member's first batch, of which nothing is known, or one that is larger than before may take no longer than this.
+Chosen: from then on an alert tells that a record hangs."""
 _REBASE_SECONDS = 0.2
 """A change of the clock offset above this moves what is being measured along; smaller ones come out in the wash."""
 
