@@ -267,16 +267,24 @@ class MeteringTask:
 
         All members do, so that the leader knows the whole group up to a moment that is hardly past when it decides; a
         clock that is off costs that, and nothing else. They are spread over a part of the interval by their names.
+
+        A report that cannot be written is tried for a while. Until then nothing else is told, and the next report tells
+        of all that time. Metrics and ``/status`` go on: they are looked at just then.
         """
-        while True:
-            await asyncio.sleep(seconds_to_beat(wall_time(), self._config.report_seconds, self._report_phase))
-            self.committed(target.committed())
-            await self.report(*target.member(), target)
+        async with asyncio.TaskGroup() as tasks:
+            telling: asyncio.Task[None] | None = None
+            while True:
+                await asyncio.sleep(seconds_to_beat(wall_time(), self._config.report_seconds, self._report_phase))
+                self.committed(target.committed())
+                if telling is None or telling.done():
+                    telling = tasks.create_task(self.report(*target.member(), target), name="loadtrim-report")
+                else:
+                    self._look()
+                    self.show()
 
     async def report(self, member: str, generation: int, target: ReportTarget) -> None:
         """Report what happened since the last time."""
-        self.gather()
-        self._observe_ends()
+        self._look()
         report = self.meter.report(wall_time(), member, generation, self._sequence + 1, boot_time())
         report = structs.replace(
             report,
@@ -296,8 +304,9 @@ class MeteringTask:
         bounds = self._latency_bounds
         return tuple((bounds[index], count) for index, count in sorted(counts.items()) if index < len(bounds))
 
-    def _observe_ends(self) -> None:
-        """Idle partitions: what the last fetch said of the log's end costs no request."""
+    def _look(self) -> None:
+        """Take in what was done, and, for idle partitions, what the last fetch said of the log's end: no request."""
+        self.gather()
         if self._buffer is None or self._fetcher is None:
             return
         for partition in self._buffer.streams:

@@ -23,6 +23,7 @@ from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.telemetry_records import ReportRecord, Untold
 from unit.kafka.fetch.batches import batch
+from unit.metering.meter_feed import Feed, P, T
 
 from .test_record_buffer import ONE, TWO, handout_of
 
@@ -239,6 +240,58 @@ async def test_what_was_worked_until_a_pause_is_known_at_the_pause(monkeypatch: 
         metering.paused(stream, True)
     assert told[0] > 0.0
     assert told[1] == told[0], "both are paused at one time, so it is asked for once"
+
+
+@pytest.mark.looptime
+async def test_what_is_shown_goes_on_while_a_report_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lag, and whatever alerts read, was up to 40 s old where the leader of the telemetry's partition was away."""
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(metering_task, "wall_time", lambda: T + loop.time())
+    monkeypatch.setattr(metering_task, "boot_time", loop.time)
+    registry = CollectorRegistry()
+    metering = MeteringTask(MeterConfig(group="group"), Metrics(registry, "group", "client", 1.0))
+    feed = Feed(metering.meter)
+    told: list[ReportRecord] = []
+    under_way = 0
+
+    async def publish(record: ReportRecord, sequence: int) -> bool:
+        nonlocal under_way
+        told.append(record)
+        under_way += 1
+        assert under_way == 1, "one at a time"
+        await asyncio.sleep(39.5 if len(told) == 2 else 0.0)
+        under_way -= 1
+        return True
+
+    target: Any = SimpleNamespace(
+        publish=publish, unready=lambda: False, slicing_off=lambda: "", member=lambda: ("m", 1),
+        committed=lambda: {P: feed.done},
+    )  # fmt: skip
+    begin = T + loop.time()
+    feed.acquire(begin)
+    running = asyncio.create_task(metering.run_reports(target))
+    for second in range(50):  # two come in each, and one is done
+        feed.append(begin + second, begin + second)
+        feed.fetch(begin + second + 0.01)
+        feed.finish(begin + second + 0.02, 1, 0.01)
+        await asyncio.sleep(1.0)
+        labels = {"group": "group", "client_id": "client", "topic": P.topic, "partition": str(P.partition)}
+        lag = registry.get_sample_value("loadtrim_partition_lag_records", labels)
+        assert lag in ((second, second + 1) if second else (None, 0.0, 1.0)), f"after {second} s"
+    running.cancel()
+    await asyncio.wait({running})
+    assert len(told) in (10, 11), "what could not be told in its time is told with the next"
+    assert sum(report.partitions[0].done for report in told) == feed.done, "nothing twice, and nothing is lost"
+
+
+@pytest.mark.looptime
+async def test_a_report_that_breaks_ends_the_reports() -> None:
+    """So that it is logged and counted by who started them."""
+    metering = MeteringTask(MeterConfig(group="group"), Metrics(CollectorRegistry(), "group", "client", 1.0))
+    target: Any = SimpleNamespace(unready=lambda: 1 / 0, member=lambda: ("m", 1), committed=dict)
+    with pytest.raises(ExceptionGroup) as broke:
+        await metering.run_reports(target)
+    assert broke.value.subgroup(ZeroDivisionError) is not None
 
 
 async def test_the_record_in_hand_for_longest_is_shown_with_its_age() -> None:
