@@ -176,6 +176,11 @@ async def has_a_task_for_each(member: Member) -> None:
             await asyncio.wait([*tasks.values(), asyncio.ensure_future(asyncio.sleep(0.1))], timeout=0.1)
             if any(task.done() and isinstance(task.exception(), ConsumerStoppedError) for task in tasks.values()):
                 return
+    except Exception:
+        # What broke for one partition ends the program: the others would be consumed for ever, and that one by nobody.
+        for task in tasks.values():
+            task.cancel()
+        raise
     finally:
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
