@@ -63,6 +63,10 @@ BASELINE_SECONDS_MAX = 3.0
 """The same for what the history expects, which is read from another topic beside it."""
 THINKING_SECONDS_MAX = 1.0
 """A plan that takes longer is complained about."""
+SLOW = (
+    "A plan took %.1f s: the group went on as it was meanwhile. Fewer partitions or members, or another packer "
+    "(LOADTRIM_PACKER), plan faster. Said once until plans have been quick for a minute, counted from now on."
+)
 IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
@@ -365,12 +369,13 @@ class LeaderLoop:
                 await asyncio.sleep(CLOCK_PAUSE_SECONDS)
             except asyncio.CancelledError:
                 raise
-            except Exception:
-                log.exception(
-                    "Planning broke; the group goes on as it is, and planning starts again in 10 s, without what was "
-                    "reported until now."
+            except Exception as error:
+                self._boundary.contain(
+                    "planning",
+                    error,
+                    "Planning broke; the group goes on as it is, and planning starts again every 10 s, without what "
+                    "was reported until then. Said once for each kind of error, counted from now on.",
                 )
-                self._boundary.broke("planning")
                 self._replay_since = wall_time()
                 await asyncio.sleep(10.0)
 
@@ -429,9 +434,8 @@ class LeaderLoop:
             if topic := self._config.baseline_topic:
                 reader = BaselineReader(self._pool.settings, topic, self._baselines, self._boundary, self._pool)
                 await reader.run(caught_up)
-        except Exception:
-            log.exception("Reading baselines broke; the group is planned without them.")
-            self._boundary.broke("baselines")
+        except Exception as error:
+            self._boundary.contain("baselines", error, "Reading baselines broke; the group is planned without them.")
         finally:
             self._baselines.clear()
             caught_up.set()
@@ -455,7 +459,7 @@ class LeaderLoop:
                 self._count(planner, decision)
                 took = time.perf_counter() - began
                 if took > THINKING_SECONDS_MAX:
-                    self._complain(took)
+                    self._boundary.complain("slow_planning", SLOW, took)
                 self._metrics.plan(decision.outcome, took)
                 if state.generation == self._group.snapshot().generation:
                     await self._act(control, decision, state)
@@ -494,14 +498,6 @@ class LeaderLoop:
         if decision.baseline is not None and decision.baseline.reason_code == Ignored.UNUSABLE:
             self._boundary.broke("baselines")
 
-    def _complain(self, seconds: float) -> None:
-        self._boundary.broke("slow_planning")
-        log.warning(
-            "A plan took %.1f s: the group went on as it was meanwhile. Fewer partitions or members, or another packer "
-            "(LOADTRIM_PACKER), plan faster.",
-            seconds,
-        )
-
     # -- what is done --------------------------------------------------------------------------------------------
 
     async def _act(self, control: ControlLog, decision: DecisionRecord, state: GroupState) -> None:
@@ -529,9 +525,10 @@ class LeaderLoop:
         async def note() -> None:
             try:
                 outcome.append(await write())
-            except Exception:
-                log.exception("A decision could not be written (%s); the next one is.", name)
-                self._boundary.broke("planning")
+            except Exception as error:
+                self._boundary.contain(
+                    "planning", error, "A decision could not be written (%s); the next one is tried.", name
+                )
 
         task = self._tasks.spawn_contained(note(), name)
         if task is not None:

@@ -54,6 +54,23 @@ async def test_what_is_awaited_and_raises_is_counted() -> None:
     assert counted.errors == ["stop"]
 
 
+def test_an_error_is_told_with_its_trace_where_it_is_the_first_of_its_kind(caplog: pytest.LogCaptureFixture) -> None:
+    """Another class, or another place, is another fault. Of a group it is the first error that counts."""
+    boundary = ErrorBoundary(counted := Counted())
+    with caplog.at_level(logging.DEBUG, "loadtrim"):
+        for number in range(6):
+            try:
+                if number % 2:
+                    broken()
+                else:
+                    raise ExceptionGroup("of a task group", [KeyError(number)])
+            except Exception as error:
+                boundary.contain("planning", error, "Broke at %d.", number)
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 2 + ["DEBUG"] * 4
+    assert all(record.exc_info for record in caplog.records)
+    assert counted.errors == ["planning"] * 6
+
+
 async def test_a_cancellation_is_contained_by_nobody() -> None:
     counted = Counted()
     waiting = asyncio.create_task(ErrorBoundary(counted).wait("stop", asyncio.sleep(60.0)))

@@ -14,6 +14,7 @@ from msgspec import structs
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from loadtrim_agent.common import error_boundary
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.tasks import AgentTasks
@@ -145,7 +146,7 @@ async def test_planning_that_broke_does_not_read_the_same_again(
         group="g", member="a", at=T, generation=1, sequence=41, outcome="none", reason="because"
     )
     PLANNERS.clear()
-    with caplog.at_level(logging.CRITICAL, "loadtrim"):
+    with caplog.at_level(logging.DEBUG, "loadtrim"):
         task = asyncio.create_task(leader._guarded())
         await asyncio.sleep(5.0)
         clock.now = T + 10.0
@@ -153,6 +154,7 @@ async def test_planning_that_broke_does_not_read_the_same_again(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert counts == ["planning", "planning"]
+    assert _levels(caplog, "Planning broke") == ["ERROR", "DEBUG"], "the same again, as it may for ever"
     assert since == [T - 300.0, T]
     assert [[entry.record for entry in planner.seen] for planner in PLANNERS] == [[leader.last], [leader.last]]
 
@@ -547,11 +549,54 @@ async def test_a_write_that_breaks_is_counted_and_the_next_decision_comes(caplog
     leader, _, tasks = await leading(control, SimpleNamespace(assignment={}, member="a", generation=1))
     counts: list[str] = []
     leader._boundary = ErrorBoundary(SimpleNamespace(error=counts.append))
-    await leader._act(control, wants(3), STATE)
+    with caplog.at_level(logging.DEBUG, "loadtrim"):
+        await leader._act(control, wants(3), STATE)
     assert counts == ["planning"] * 2
+    assert _levels(caplog, "A decision could not be written") == ["ERROR", "DEBUG"]
     assert leader._victims is None
     assert "is off from now on" not in caplog.text
     await tasks.close()
+
+
+@pytest.mark.looptime
+async def test_slow_plans_are_complained_about_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was a warning each second for as long as the leader's pod was throttled."""
+    now = asyncio.get_running_loop().time
+    for module in (loop, error_boundary):
+        monkeypatch.setattr(module, "boot_time", now)
+    monkeypatch.setattr(loop, "wall_time", lambda: T + now())
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=now))
+    snapshot: Any = SimpleNamespace(is_leader=True, generation=2)
+    leader, wishes, tasks = await leading(None, snapshot, feed=_ignore_now)
+    leader._metrics = SimpleNamespace(plan=_ignore_now)  # type: ignore[assignment]
+    leader._view = SimpleNamespace(  # type: ignore[assignment]
+        look_at_unowned=_ignore, owners=None, weights={}, state=lambda *_: SimpleNamespace(generation=1)
+    )
+    wishes.standing = None  # type: ignore[attr-defined]
+    counts: list[str] = []
+    leader._boundary = ErrorBoundary(SimpleNamespace(error=counts.append))
+    takes = 1.5
+
+    async def decide(*_: object) -> DecisionRecord:
+        await asyncio.sleep(takes)
+        return wants(3)
+
+    planner: Any = SimpleNamespace(decide=decide, left_out=dict)
+    deciding = asyncio.create_task(leader._decide_while_clock_runs(None, _ignore, planner))  # type: ignore[arg-type]
+    for takes, seconds in ((1.5, 600.0), (0.1, 30.0), (1.5, 30.0), (0.1, 90.0), (1.5, 5.0)):  # noqa: B007
+        await asyncio.sleep(seconds)
+    deciding.cancel()
+    await asyncio.gather(deciding, return_exceptions=True)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2, "and again after a quick minute"
+    assert len(counts) > 300
+    assert set(counts) == {"slow_planning"}
+    await tasks.close()
+
+
+def _levels(caplog: pytest.LogCaptureFixture, begin: str) -> list[str]:
+    return [record.levelname for record in caplog.records if record.getMessage().startswith(begin)]
 
 
 async def _never(*_: object, **__: object) -> bool:
