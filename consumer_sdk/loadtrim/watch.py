@@ -21,6 +21,8 @@ log = logging.getLogger("loadtrim")
 
 AGENT_SILENT_SECONDS = 5.0
 """The agent's loop turns every second; silent for longer, something is wrong with it."""
+SILENT_AGAIN_SECONDS = 60.0
+"""An agent that stays silent is complained about this often. Chosen."""
 RAISED_AGAIN_SECONDS = 0.1
 """For this long after a call has raised that a partition has no offset, calls look at the others. Source: aiokafka
 looks again after its ``retry_backoff_ms``."""
@@ -34,6 +36,8 @@ class AgentWatch:
         """Partition without an offset -> when a call raised that last (boot clock)."""
         self._raised_before = False
         """The look before has raised that: this one lets the others have their turn."""
+        self._silent_told_at = -math.inf
+        """When the log was last told of a silent agent (boot clock)."""
         self._agent = agent
         self._buffer: RecordBuffer = agent.buffer
         self._thread = thread
@@ -92,10 +96,13 @@ class AgentWatch:
             )
 
     def _silent(self) -> None:
-        """An agent that ended is an error here, one that is stuck is said with where."""
+        """An agent that ended is an error here, one that is stuck is said with where, every now and then."""
         if not self._thread.alive:
             raise KafkaError("The agent's thread has ended: nothing is consumed any more. Restart this consumer.")
-        self._buffer.agent_seen_at = boot_time()  # said once per period
+        self._buffer.agent_seen_at = now = boot_time()  # looked at once per period
+        if now - self._silent_told_at < SILENT_AGAIN_SECONDS:
+            return
+        self._silent_told_at = now
         log.error(
             "The agent's thread has not answered for %.0f s, so heartbeats are late and the group may give this "
             "member's partitions away. Something holds the interpreter's lock, or the agent hangs here:\n%s",

@@ -90,6 +90,8 @@ class GroupRequests:
         """Said to be waited for."""
         self.unanswered_commits: dict[Partition, float] = {}
         """Partition -> time at which a commit of it was given up without an answer; taken out by what repeats it."""
+        self._unreadable = False
+        """The leader's map could not be read at the last rebalance, which was told."""
         self._protocol = ""
         """Protocol of the JoinGroup answered last: how the SyncGroup's bytes are to be read."""
 
@@ -178,13 +180,19 @@ class GroupRequests:
         try:
             answer = await self._coordinator.ask(Channel.JOIN, request, timeout=self._config.rebalance_timeout)
             code = answer.error_code
-            given = decode_answer(answer.member_assignment, protocol) if code == 0 else None
+            if code == 0:
+                given = decode_answer(answer.member_assignment, protocol)
+                self._unreadable = False
         except UNREACHABLE as error:
             log.debug("SyncGroup of generation %d was not answered: %r", command.generation, error)
         except MALFORMED as error:
-            log.warning(
-                "The leader's map of generation %d cannot be read: %s. Joining again.", command.generation, error
+            log.log(
+                logging.DEBUG if self._unreadable else logging.WARNING,
+                "The leader's map of generation %d cannot be read: %s. Joining again until it can be; said once.",
+                command.generation,
+                error,
             )
+            self._unreadable = True
         self._events.feed(
             SyncAnsweredEvent(
                 now=boot_time(),

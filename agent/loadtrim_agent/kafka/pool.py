@@ -61,7 +61,8 @@ SWEEPS = 3
 CLOSED = "the connections are being closed"
 REFUSED = (
     "The broker refused the OAUTHBEARER token of a new connection to %s:%d; the next try asks "
-    "sasl_oauth_token_provider for another. If it goes on: is the token out of date, or this machine's clock wrong?"
+    "sasl_oauth_token_provider for another. If it goes on: is the token out of date, or this machine's clock wrong? "
+    "Said once until a token is accepted."
 )
 _ARGUMENTS = {
     "client_id": "client_id",
@@ -139,6 +140,8 @@ class ConnectionMaker:
         named = {name: settings[given] for given, name in _ARGUMENTS.items() if given in settings}
         self._arguments = _DEFAULTS | named | {"request_timeout_ms": request_timeout_ms(settings, request_timeout)}
         self._unsure = settings.get("sasl_mechanism") == "OAUTHBEARER"
+        self._refused: set[Address] = set()
+        """Brokers that refused the last token. Invariant: no more than there are brokers."""
         self.observers: dict[BreakObserver, None] = {}
         """In the order in which they came, as all that has effects: by address, a seed would not repeat a run."""
 
@@ -151,8 +154,10 @@ class ConnectionMaker:
         connection = await create_conn(*broker, on_close=self._closed, **self._arguments)
         try:
             if self._unsure and not await self._is_accepted(connection):
-                log.error(REFUSED, *broker)
+                log.log(logging.DEBUG if broker in self._refused else logging.ERROR, REFUSED, *broker)
+                self._refused.add(broker)
                 raise KafkaConnectionError("the broker refused the token")
+            self._refused.discard(broker)
             AnswersProtocol.take_over(connection)
         except BaseException:
             connection.close()

@@ -28,6 +28,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from loadtrim_agent.common.error_boundary import FirstOfKind
+
 from .families import (
     BUSY,
     FAMILIES,
@@ -127,13 +129,16 @@ def _registered(page: _Page, registry: CollectorRegistry, group: str) -> Collect
     return registry
 
 
-def _asked(read: Callable[[], float | None]) -> float | None:
+def _asked(read: Callable[[], float | None], errors: FirstOfKind) -> float | None:
     """Return a live gauge's value; one that breaks is not shown, and costs no other one."""
     try:
         return read()
-    except Exception:
-        _log.exception(
-            "A number for the metrics could not be asked for; it is left out. Please report it with this trace."
+    except Exception as error:
+        _log.log(
+            errors.level(error),
+            "A number for the metrics could not be asked for; it is left out. Said once; please report it with this "
+            "trace.",
+            exc_info=error,
         )
         return None
 
@@ -190,6 +195,7 @@ class Series:
         """Beginnings (clock) of what is shown as an age."""
         self._live: list[tuple[Family, Labels, Callable[[], float | None]]] = []
         """Gauges that are asked for at each scrape."""
+        self._errors = FirstOfKind()
         self._words: dict[Family, set[str]] = {family: set(family.words) for family in FAMILIES}
         self.registry: CollectorRegistry = REGISTRY if registry is None else registry
         self.page = self._open()
@@ -308,7 +314,8 @@ class Series:
         shown = [(family, labels, value) for family, series in self._gauges.items() for labels, value in series.items()]
         now = self._clock()
         shown += [(family, self._own(family), max(0.0, now - at)) for family, at in self._since.items()]
-        shown += [(family, labels, value) for family, labels, read in self._live if (value := _asked(read)) is not None]
+        asked = ((family, labels, _asked(read, self._errors)) for family, labels, read in self._live)
+        shown += [(family, labels, value) for family, labels, value in asked if value is not None]
         return shown
 
     def forget(self, labels: Labels) -> None:

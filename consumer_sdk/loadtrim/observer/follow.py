@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
 from loadtrim.errors import CommandError
+from loadtrim_agent.common.error_boundary import FirstOfKind
 
 from .connection import Connection
 from .control_topic import RECENT_SECONDS, ControlTopic, Entry
@@ -93,6 +94,7 @@ class GroupFollower:
         self._clock = BrokersTime()
         self._connection = connection
         self._on_change = on_change
+        self._errors = FirstOfKind()
 
     def state(self) -> ObservedGroup:
         """Return the group as it is now, by the brokers' clock. O(members + partitions)."""
@@ -107,7 +109,7 @@ class GroupFollower:
                 self._tell(error.happened)
             except Exception as error:
                 # The view is a spectator: what breaks in it must not stop what it watches.
-                _log.exception("following %s failed; trying again", self.group)
+                _log.log(self._errors.level(error), "following %s failed; trying again", self.group, exc_info=error)
                 self._tell(f"the view failed: {error!r}")
             await asyncio.sleep(RETRY_SECONDS)
 

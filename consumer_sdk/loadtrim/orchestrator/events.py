@@ -7,6 +7,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from loadtrim_agent.common.error_boundary import FirstOfKind
+
 from .instances import EventKind, OrchestratorEvent
 
 __all__ = ["Changes", "EventLog"]
@@ -23,6 +25,7 @@ class EventLog:
 
     def __init__(self, on_event: Callable[[OrchestratorEvent], None] | None) -> None:
         self._on_event = on_event
+        self._errors = FirstOfKind()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
@@ -62,8 +65,9 @@ class EventLog:
         )
         try:
             self._on_event(event)
-        except Exception:
-            _log.exception("what on_event does with %s failed; the orchestrator goes on", event)
+        except Exception as error:
+            text = "what on_event does with %s failed; the orchestrator goes on. Said once"
+            _log.log(self._errors.level(error), text, event, exc_info=error)
 
 
 class Changes:

@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from loadtrim_agent.common.error_boundary import FirstOfKind
+
 __all__ = ["Output", "open_output"]
 
 _log = logging.getLogger("loadtrim.up")
@@ -62,6 +64,7 @@ class PipedOutput(Output):
         super().__init__(path, write_fd)
         self._name = name
         self._on_line = on_line
+        self._errors = FirstOfKind()
         self._tail = b""
         self._pump_task = asyncio.create_task(self._pump(), name=f"output of {name}")
 
@@ -111,8 +114,13 @@ class PipedOutput(Output):
         for line in lines:
             try:
                 self._on_line(self._name, line.decode(errors="replace").rstrip("\r"))
-            except Exception:
-                _log.exception("what on_line does with a line of %s failed; the instance goes on", self._name)
+            except Exception as error:
+                _log.log(
+                    self._errors.level(error),
+                    "what on_line does with a line of %s failed; the instance goes on. Said once",
+                    self._name,
+                    exc_info=error,
+                )
 
 
 def open_output(name: str, directory: Path | None, on_line: Callable[[str, str], None] | None) -> Output:

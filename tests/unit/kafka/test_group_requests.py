@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from loadtrim_agent.kafka.connections import Channel
+from loadtrim_agent.kafka.consumer_protocol import encode_answer
 from loadtrim_agent.kafka.group_requests import GroupRequests
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
@@ -105,6 +107,23 @@ async def test_a_sync_waits_for_the_leader() -> None:
     office.requests.sync(c.SendSyncCommand(attempt=3, member="m1", generation=2, answers={"m1": GroupAnswer()}))
     channel, request, timeout = await office.asked()
     assert (channel, request._generation_id, timeout) == (Channel.JOIN, 2, CONFIG.rebalance_timeout)
+
+
+async def test_a_map_that_stays_unreadable_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It was a warning every second or so, for as long as its leader led."""
+    office = Office()
+    cut = encode_answer(GroupAnswer(), "loadtrim")[:1]
+    maps = [cut, cut, encode_answer(GroupAnswer(), "loadtrim"), cut]
+
+    async def ask(*_: object, **__: object) -> Any:
+        return SimpleNamespace(error_code=0, member_assignment=maps.pop(0))
+
+    office.coordinator.ask = ask  # type: ignore[method-assign]
+    with caplog.at_level(logging.DEBUG, "loadtrim"):
+        for generation in range(4):
+            command = c.SendSyncCommand(attempt=1, member="m", generation=generation, answers={})
+            await office.requests._sync(command, "loadtrim")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "DEBUG", "WARNING"]
 
 
 async def test_several_heartbeats_may_be_lost_within_a_session() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
@@ -542,3 +543,21 @@ async def test_a_token_that_is_refused_is_a_connection_that_failed(
     assert broker.open == 1
     assert "refused the OAUTHBEARER token" in caplog.text
     await pool.close()
+
+
+async def test_a_token_that_goes_on_being_refused_is_told_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each channel tries again and again, and each try was an error in the log."""
+    maker = module.ConnectionMaker({"sasl_mechanism": "OAUTHBEARER"}, 1.0)
+    accepted = [False, False, True, False]
+
+    async def is_accepted(*_: object) -> bool:
+        return accepted.pop(0)
+
+    monkeypatch.setattr(maker, "_is_accepted", is_accepted)
+    with caplog.at_level(logging.DEBUG, "loadtrim"):
+        for _ in range(4):
+            with contextlib.suppress(KafkaConnectionError):
+                await maker.make(BROKER)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "ERROR"]

@@ -608,3 +608,18 @@ assert leads("parent") == 1
 raise SystemExit(code)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_number_that_cannot_be_asked_for_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It was a trace with every scrape."""
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, "payments", "pod-a", 0.5)
+
+    def broken() -> float:
+        raise ZeroDivisionError
+
+    metrics.requested(broken)
+    with caplog.at_level(logging.ERROR, "loadtrim"):
+        for _ in range(3):
+            generate_latest(registry)
+    assert len(caplog.records) == 1

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import gc
+import logging
 import os
 import signal
 import threading
@@ -811,6 +812,25 @@ async def test_what_has_no_offset_holds_up_no_other_partition_of_a_program_that_
         except NoOffsetForPartitionError:
             told.append("none")
     assert told == ["none", "0", "none", "1", "none", "2"]
+
+
+def test_an_agent_that_stays_silent_is_complained_about_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was an error every 5 s, with where the agent hangs, for as long as it did."""
+    clock = SimpleNamespace(now=1_000.0)
+    monkeypatch.setattr(watch, "boot_time", lambda: clock.now)
+    agent: Any = SimpleNamespace(
+        buffer=SimpleNamespace(agent_seen_at=clock.now, expired=False, errors=SimpleNamespace(take=lambda _: None)),
+        partitions=SimpleNamespace(without_offset=()),
+    )
+    thread: Any = SimpleNamespace(alive=True, where=lambda: "in a library")
+    told = AgentWatch(agent, thread)
+    with caplog.at_level(logging.ERROR, "loadtrim"):
+        for _ in range(590):
+            clock.now += 1.0
+            told.raise_error(())
+    assert len(caplog.records) == 10
 
 
 async def test_a_loop_that_passes_over_an_error_of_every_call_lets_other_tasks_run() -> None:

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from loadtrim_agent.common.error_boundary import FirstOfKind
 from loadtrim_agent.observability.text import printable, wish_line
 
 from .port import Answer, ScaleOutcome, Scaler, ScaleRequest
@@ -32,6 +33,7 @@ from .unmet import EXECUTE_SECONDS, Unmet
 __all__ = ["Cadence", "ReconcilerView", "ScaleObserver", "ScaleReconciler"]
 
 _log = logging.getLogger("loadtrim.scaling")
+_uncounted = FirstOfKind()
 
 _ADVICE: Final = {"webhook": " Look at the scaler's own log, LOADTRIM_SCALER_URL and LOADTRIM_SCALER_TOKEN."}
 """Where to look, by the scaler's name, beyond what its answer says."""
@@ -298,8 +300,9 @@ class ScaleReconciler:
         try:
             if self._observer is not None:
                 self._observer.scaled(request, outcome)
-        except Exception:
-            _log.exception("an answer of the scaler could not be counted; please report it with this trace")
+        except Exception as error:
+            text = "an answer of the scaler could not be counted. Said once; please report it with this trace"
+            _log.log(_uncounted.level(error), text, exc_info=error)
             self._broke()
         self._signal()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any, Self
 
@@ -108,3 +109,22 @@ async def test_a_group_is_followed_by_the_brokers_clock(topic: type[Topic], monk
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+async def test_a_view_that_goes_on_breaking_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was a trace each second."""
+    follower = GroupFollower(None, "pay")  # type: ignore[arg-type]
+
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(follower, "_follow", broken)
+    with caplog.at_level(logging.ERROR, "loadtrim"):
+        task = asyncio.create_task(follower.run())
+        await asyncio.sleep(10.5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert len(caplog.records) == 1
+    assert "the view failed" in follower.trouble
