@@ -37,7 +37,7 @@ class AgentWatch:
         self._raised_before = False
         """The look before has raised that: this one lets the others have their turn."""
         self._silent_told_at = -math.inf
-        """When the log was last told of a silent agent (boot clock)."""
+        """Time at which the log was last told of a silent agent (boot clock)."""
         self._agent = agent
         self._buffer: RecordBuffer = agent.buffer
         self._thread = thread
