@@ -459,7 +459,7 @@ class History:
         late, self._late = self._late, {}
         self._note_owners(now, group)
         self._fill_gone(group)
-        halves, end = self._complete_slots({member for member, _ in stale}, group)
+        halves, end = self._complete_slots(silent, owners, group)
         self._present = frozenset(group.members)
         owned = [partition for partition in sorted(group.owners) if partition in self._partitions]
         return Observation(
@@ -517,17 +517,18 @@ class History:
             if end <= index < until
         )
 
-    def _complete_slots(self, stale: set[str], group: GroupState) -> tuple[list[float], int]:
+    def _complete_slots(self, silent: frozenset[str], owners: set[str], group: GroupState) -> tuple[list[float], int]:
         """The group's half slots up to the last that every member which still reports has told about, and its slot."""
         told = {m: known.slots_end for m, known in self._members.items() if m in group.members and known.slots_end}
-        # With everybody silent the last picture stays: it is stale, and said to be, but better than none.
-        ends = [end for member, end in told.items() if member not in stale] or list(told.values())
-        if not ends or not self._slots:
+        if not told or not self._slots:
             return [], 0
+        # One that is silent hides nobody's arrivals, also where it owns nothing. With everybody silent the last picture
+        # stays: it is stale, and said to be, but better than none.
+        ends = [end for member, end in told.items() if member not in silent] or [max(told.values())]
         end = round(min(ends) / BUCKET_SECONDS)
         halves = self._slots.until(2 * end)
         del halves[: len(halves) % 2]  # of the oldest slot one half may be forgotten
-        for member in sorted(stale):
+        for member in sorted(silent & owners):
             known = self._members.get(member)
             if known is not None and known.slots_end is not None:
                 # What a silent member gets is not seen; its partitions go on receiving what they received.

@@ -271,6 +271,21 @@ def test_a_silent_members_arrivals_are_taken_to_go_on() -> None:
     assert slots[150] == pytest.approx(0.1, rel=0.05)
 
 
+def test_a_silent_member_that_owns_nothing_hides_nobody_s_arrivals() -> None:
+    """It is frozen, or is killed while it drains, and stays in the group for its session timeout."""
+    history = History(CONFIG)
+    for second in range(5):
+        history.observe(report("b", second), T + second + 1)
+    feed(history, 20)
+    state = group("a", "b", owners={0: "a"})
+    known = seen(history, 20, state)
+    assert (known.silent, known.stale) == ({"b"}, ())
+    assert len(known.slots) == 200
+    assert known.slots[150] == pytest.approx(0.05)  # nothing is put in for one that gets nothing
+    feed(history, 200, first=20)
+    assert seen(history, 225, state).slots, "with everybody silent the last picture stays"
+
+
 def test_handoffs_startups_and_lateness() -> None:
     history = History(CONFIG)
     history.observe(report("a", 0, handoffs=(0.01, -1.0), startup_seconds=4.0, late={"queued": 2}), T + 1)

@@ -505,6 +505,21 @@ def test_a_newcomer_that_has_not_reported_yet_blinds_nobody() -> None:
     assert group.run(5).reason_code == "blind"
 
 
+def test_a_spare_that_falls_silent_does_not_freeze_the_load() -> None:
+    """The load was that of its last report for as long as it stayed in the group, and then not known at all."""
+    group = fleet(steps(12, (0, 480.0), (40, 60.0), (43, 480.0)), members=3)
+    group.run(30)
+    spare = group.join("pod-spare")
+    for _ in range(12):
+        group.tick()
+        group.decide()  # nothing is moved to it
+    group.silent = {spare}
+    group.run(200)
+    assert {decision.replicas_wanted for decision in group.history[-185:]} == {3}
+    assert group.history[-1].outcome != "hold"
+    assert group.history[-1].work == pytest.approx(2.4, rel=0.1)
+
+
 @pytest.mark.parametrize("packer", ["trim", "least_loaded", "sticky", "bfd", "range"])
 def test_a_member_that_never_reports_is_given_nothing(packer: str) -> None:
     """It owns nothing, so nobody is blind; what it is doing is not known all the same."""
