@@ -256,6 +256,7 @@ def _members(observation: Observation, group: GroupState, config: PlanConfig) ->
             batch_seconds=min(batches.get(member, 0.0 if entry.capacity.known else others_batch), longest),
             told=told[member] if member in contradicted else None,
             did=entry.behind.records if entry.behind is not None else 0.0,
+            has_begun=entry.has_begun,
         )
     return result
 

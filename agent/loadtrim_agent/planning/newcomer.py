@@ -43,6 +43,11 @@ class Newcomer:
         self._before: dict[Partition, float] = {}
         """Cost of a record by the owner before."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Has it done a record since it was first heard of?"""
+        return self._records > 0
+
     def tempered(self, report: ReportRecord, told_before: Callable[[Partition], float | None]) -> ReportRecord:
         """Return the report with costs, and work that follows from them, as far as they are to be believed.
 

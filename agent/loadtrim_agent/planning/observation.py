@@ -381,6 +381,7 @@ class History:
             slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),
             work_rate=smoothed,
             behind=told.flow.given,
+            has_begun=told.newcomer.has_begun,
             shown_busy_seconds=max(old.shown_busy_seconds if old else 0.0, report.busy_seconds / max(interval, 1.0)),
         )
 

@@ -281,7 +281,8 @@ class MemberEstimate(msgspec.Struct, frozen=True, kw_only=True):
     told: float | None = None
     """Capacity that it was taken to have, where less was seen while it fell behind; None: nothing contradicts it."""
     did: float = 0.0
-    """Records/s that it did then."""
+    has_begun: bool = False
+    """Records/s that it did then; and whether it has done a record since it came."""
 
 
 class Given(NamedTuple):
@@ -317,7 +318,8 @@ class MemberObservation(msgspec.Struct, frozen=True, kw_only=True):
     behind: Given | None = None
     """Given while more came than it did; None: that never was."""
     shown_busy_seconds: float = 0.0
-    """Busy seconds per second that it ever gave, the most of any interval."""
+    has_begun: bool = False
+    """Busy seconds per second that it ever gave, the most of any interval; and whether it has done a record."""
 
 
 class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):

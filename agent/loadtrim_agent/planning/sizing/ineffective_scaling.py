@@ -24,6 +24,9 @@ EFFECT_SHARE = 0.3
 """Of the throughput that new replicas should add: with less than this they were ineffective. Chosen."""
 SECONDS = 300.0
 SECONDS_MAX = 3600.0
+BEGIN_SECONDS = SECONDS
+"""The judgement waits so long at most for members that have done nothing yet. Derived: to judge too early costs so many
+seconds without more replicas, so to wait for longer would cost more than it can save."""
 WHOLE_RECORDS = 1.0 / 6.0
 """Variance of a member's count for the records that it has in hand at the beginning and at the end. Derived: each is
 done to a part that is anything between 0 and 1 alike."""
@@ -43,7 +46,7 @@ class ScalingEffect(StatePart, frozen=True, kw_only=True):
     up_seconds: float | None = None
     """For so long that was counted."""
     up_there_at: float | None = None
-    """When every member owned something after it; None: not yet."""
+    """When every member was at work after it; None: not yet."""
     ineffective_until: float | None = field(name="futile_until", default=None)
     """Until when no more replicas are asked for."""
     ineffective_seconds: float | None = field(name="futile_seconds", default=None)
@@ -101,9 +104,9 @@ def _counted(view: View, since: float) -> tuple[int, float]:
 def watch(view: View, state: ScalingEffect) -> tuple[ScalingEffect, int]:
     """Judge the last up, when it is time to.
 
-    Only where the group was saturated before and after, and every member has something to do: under other protocols
-    than ours it takes seconds until a new one is given a partition. What chance may explain is counted for as long as
-    before the up; that it is not known then ends it.
+    Only where the group was saturated before and after, and every member is at work. Under other protocols than ours it
+    takes seconds until a new one is given a partition, and its first record may take far longer than others. What
+    chance may explain is counted for as long as before the up; that it is not known then ends it.
 
     Returns:
         The state, and how many replicas there were when the last of them brought no throughput; 0: none such is known.
@@ -117,7 +120,7 @@ def watch(view: View, state: ScalingEffect) -> tuple[ScalingEffect, int]:
         return state, 0
     if view.replicas <= start:
         return _before(view, state), 0
-    if state.up_there_at is None and _all_own(view):
+    if state.up_there_at is None and ((_all_own(view) and _all_began(view)) or _has_waited(view, state)):
         state = structs.replace(state, up_there_at=view.now)
     if state.up_there_at is None or view.now - state.up_there_at < SETTLE_SECONDS:
         return state, 0
@@ -161,3 +164,13 @@ def _all_own(view: View) -> bool:
     members = view.replicas * view.members_per_replica
     owners = {item.owner for item in view.items if item.owner is not None and item.movable}
     return len(owners) >= min(members, len(view.items))
+
+
+def _all_began(view: View) -> bool:
+    """Has every member done a record, as far as some wait for it?"""
+    waiting = {item.owner for item in view.items if item.lag > 0}
+    return all(entry.has_begun for member, entry in view.estimate.members.items() if member in waiting)
+
+
+def _has_waited(view: View, state: ScalingEffect) -> bool:
+    return state.full_since is not None and view.now - state.full_since >= BEGIN_SECONDS

@@ -22,18 +22,24 @@ class Watched:
     def __init__(self, replicas: int, cost: float, varies: bool = False) -> None:
         self.replicas, self.cost, self.varies = replicas, cost, varies
         self.done: list[int] = []
+        self.idle: set[str] = set()
+        """Members that have done nothing yet."""
         self.effect = ScalingEffect()
 
     def view(self) -> View:
         now = BEGIN + len(self.done)
-        items = tuple(entry(number, 300.0, owner=f"m{number % self.replicas}") for number in range(12))
+        items = tuple(entry(number, 300.0, owner=f"m{number % self.replicas}", lag=9) for number in range(12))
         past = tuple(
             Second(at=at, done=done, busy_seconds=0.0, given_seconds=0.0, latency_seconds=0.0, judged=0, lag=0)
             for at, done in enumerate(self.done, BEGIN + 1)
         )
         seen = view(items, self.replicas, now=now + 0.3, late=1e4, throughput=float(self.done[-1]), past=past)
         dispersion = self.cost if self.varies else 0.0
-        return replace(seen, estimate=replace(seen.estimate, cost=self.cost, grain=self.cost, dispersion=dispersion))
+        members = {
+            name: replace(member, has_begun=name not in self.idle) for name, member in seen.estimate.members.items()
+        }
+        estimate = replace(seen.estimate, cost=self.cost, grain=self.cost, dispersion=dispersion, members=members)
+        return replace(seen, estimate=estimate)
 
     def does(self, done: Sequence[int]) -> int:
         """Return how many replicas there were when the last of them brought nothing, after so many records a second."""
@@ -105,3 +111,24 @@ def test_replicas_that_are_asked_for_before_others_are_judged_are_judged_with_th
     group.up(4)
     assert group.does([200] * 7) == 4
     assert (group.effect.ineffective_replicas, group.effect.up_from) == (4, None)
+
+
+def test_members_that_have_done_nothing_yet_are_not_judged() -> None:
+    """A first record that loads a model takes ten seconds. Then the group was refused replicas for five minutes."""
+    group = Watched(2, cost=0.005)
+    assert group.does([400] * 10) == 0
+    group.up(4)
+    group.idle = {"m2", "m3"}
+    assert group.does([400] * 12) == 0
+    group.idle = set()
+    assert group.does([800] * 7) == 0
+    assert group.effect.up_from is None, "it is known, and they helped"
+
+
+def test_a_member_that_never_does_anything_puts_the_judgement_off_for_as_long_as_a_wrong_one_lasts() -> None:
+    group = Watched(2, cost=0.005)
+    assert group.does([400] * 10) == 0
+    group.up(4)
+    group.idle = {"m2", "m3"}
+    assert group.does([400] * 400) == 4
+    assert len(group.done) == 10 + 300 + 6
