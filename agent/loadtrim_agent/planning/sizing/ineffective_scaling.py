@@ -167,8 +167,8 @@ def _all_own(view: View) -> bool:
 
 
 def _all_began(view: View) -> bool:
-    """Has every member done a record, as far as some wait for it?"""
-    waiting = {item.owner for item in view.items if item.lag > 0}
+    """Has every member done a record, as far as some wait for it? One whose first record takes long may be blocked."""
+    waiting = {entry.owner for entry in view.estimate.partitions.values() if entry.lag > 0}
     return all(entry.has_begun for member, entry in view.estimate.members.items() if member in waiting)
 
 

@@ -28,12 +28,12 @@ class Watched:
 
     def view(self) -> View:
         now = BEGIN + len(self.done)
-        items = tuple(entry(number, 300.0, owner=f"m{number % self.replicas}", lag=9) for number in range(12))
+        items = tuple(entry(number, 300.0, owner=f"m{number % self.replicas}") for number in range(12))
         past = tuple(
             Second(at=at, done=done, busy_seconds=0.0, given_seconds=0.0, latency_seconds=0.0, judged=0, lag=0)
             for at, done in enumerate(self.done, BEGIN + 1)
         )
-        seen = view(items, self.replicas, now=now + 0.3, late=1e4, throughput=float(self.done[-1]), past=past)
+        seen = view(items, self.replicas, lag=9, now=now + 0.3, late=1e4, throughput=float(self.done[-1]), past=past)
         dispersion = self.cost if self.varies else 0.0
         members = {
             name: replace(member, has_begun=name not in self.idle) for name, member in seen.estimate.members.items()
