@@ -488,7 +488,14 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
     lag = max(entry.lag, waiting)
     if entry.state in UNSIZED_STATES:
         return PartitionEstimate(
-            partition=partition, owner=owner, cost=cost, lag=lag, curve=NOTHING, sized=False, state=entry.state
+            partition=partition,
+            owner=owner,
+            cost=cost,
+            lag=lag,
+            curve=NOTHING,
+            sized=False,
+            kept_out=entry.rate_slow * cost,
+            state=entry.state,
         )
     persistent_backlog = max(entry.standing_records, waiting)
     late = min(late_records(lag, entry.lag_seconds, inputs.config.sla_seconds), persistent_backlog)

@@ -23,6 +23,7 @@ from .estimate import estimate_of
 from .explain import attribute, blind, explain, replicas_text, with_silent
 from .forecast import forecast
 from .inputs import DecisionInput, problem_of, unmeasured, view_of
+from .no_fewer import no_fewer_unknown
 from .observation import History
 from .placement.problem import Packer, Problem
 from .placement.sticky import Sticky
@@ -193,7 +194,7 @@ class Planner:
                 return self._hold(now, group, refusal, measured)
             sizing = structs.replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
         before = self._wanted_before(group, len(units))
-        sizing = _no_fewer_unknown(sizing, before, measured.estimate, group)
+        sizing = no_fewer_unknown(sizing, before, measured.estimate, group)
         rollout = _is_rollout(group, self._config)
         if rollout:
             sizing = self._in_rollout(sizing, group, len(units))
@@ -454,28 +455,6 @@ class Planner:
             slicing=estimate.slicing,
             unsliced=dict(estimate.unsliced),
         )
-
-
-def _no_fewer_unknown(sizing: Sizing, before: int, estimate: Estimate, group: GroupState) -> Sizing:
-    """Keep the replicas that there are while it is not known what they do.
-
-    Nobody knows when records are done, nor what a member can do. Or an owner has never reported: what comes for it is
-    not seen and looks like a fall, so that is no quiet time.
-    """
-    owners = {entry.owner for entry in estimate.partitions.values()}
-    unheard = [member for member, entry in estimate.members.items() if entry.age_seconds is None and member in owners]
-    fewer = sizing.replicas < before or sizing.reason in (Reason.STABILIZING, Reason.RETURNING)
-    if (estimate.capacity_known and not unheard) or sizing.reason is Reason.FIXED or not fewer:
-        return sizing
-    replicas = max(before, sizing.replicas)
-    why = blind(dict.fromkeys(unheard), {}, group) if unheard else "nobody knows when records are done"
-    return structs.replace(
-        sizing,
-        replicas=replicas,
-        reason=Reason.BLIND if unheard else Reason.UNTOLD,
-        text=f"{sizing.text}; but {why}, so it will not be fewer",
-        state=structs.replace(sizing.state.interrupted() if unheard else sizing.state, wanted=replicas),
-    )
 
 
 def _is_rollout(group: GroupState, config: PlanConfig) -> bool:

@@ -107,6 +107,8 @@ class Reason(enum.StrEnum):
     """Whole partitions do not divide well over the group that the work alone asks for."""
     ROLLOUT = "rollout"
     """A smaller group would do, but pods of two templates are there, and the controllers choose which go."""
+    KEPT_OUT = "kept_out"
+    """A smaller group would do, but records come for partitions that are paused or blocked."""
     UNTOLD = "untold"
     """A smaller group would do as far as is measured, but nobody knows when records are done."""
     FIXED = "fixed"
@@ -380,29 +382,27 @@ class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partition: Partition
     owner: str | None
     rate: float = 0.0
-    """Records/s, smoothed."""
     rate_last: float = 0.0
-    """Records/s of the last report alone."""
+    """Records/s, smoothed; and of the last report alone."""
     cost: float = 0.0
-    """Work per record."""
     dispersion: float = 0.0
-    """Variance of a record's work over its mean."""
+    """Work per record; and the variance of it over its mean."""
     work: float = 0.0
     """rate x cost."""
     lag: int = 0
     lag_seconds: float = 0.0
     """Age of the oldest record not done; 0 without lag."""
     lag_low: int = 0
-    """Fewest records that waited at any moment of the last interval."""
     lag_high: int = 0
-    """Most records that wait when a usual burst has just come."""
+    """Fewest records that waited at any moment of the last interval; and most when a usual burst has just come."""
     persistent_backlog: float = 0.0
-    """Work that waits and is not a burst in progress, without what is already late."""
     late: float = 0.0
-    """Work that waits and is already late."""
+    """Work that waits and is not a burst in progress, without what is already late; and what is."""
     curve: ArrivalCurve
     sized: bool = True
     """False: paused, blocked or unknown, so kept out of sizing."""
+    kept_out: float = 0.0
+    """Work per second that comes for it while it is paused or blocked."""
     state: str = "running"
 
 
