@@ -176,6 +176,7 @@ def _summed(
         untold=(untold := _untold(observation, inputs.members)),
         capacity_known=not untold or any(observation.members[member].capacity.known for member in untold),
         capacity_error=_capacity_error(observation, inputs.members),
+        kept_out=_kept_out(observation, partitions),
         late_records=observation.late_records,
         past=observation.past,
         opening=observation.opening,
@@ -256,7 +257,7 @@ def _members(observation: Observation, group: GroupState, config: PlanConfig) ->
             batch_seconds=min(batches.get(member, 0.0 if entry.capacity.known else others_batch), longest),
             told=told[member] if member in contradicted else None,
             did=entry.behind.records if entry.behind is not None else 0.0,
-            has_begun=entry.has_begun,
+            has_begun=member in observation.begun,
         )
     return result
 
@@ -273,6 +274,12 @@ def _capacity_error(observation: Observation, members: Mapping[str, MemberEstima
     """
     known = (entry for member in members if (entry := observation.members.get(member)) and entry.capacity.known)
     return math.sqrt(sum((entry.capacity.error * entry.speed) ** 2 for entry in known))
+
+
+def _kept_out(observation: Observation, partitions: Mapping[Partition, PartitionEstimate]) -> dict[Partition, float]:
+    """Return the work that comes for partitions that are paused or blocked, of those that get something."""
+    rates = {p: observation.partitions[p].rate_slow for p, entry in partitions.items() if not entry.sized}
+    return {p: rate * partitions[p].cost for p, rate in rates.items() if rate > 0.0}
 
 
 def _untold(observation: Observation, members: Mapping[str, MemberEstimate]) -> dict[str, str]:
@@ -488,14 +495,7 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
     lag = max(entry.lag, waiting)
     if entry.state in UNSIZED_STATES:
         return PartitionEstimate(
-            partition=partition,
-            owner=owner,
-            cost=cost,
-            lag=lag,
-            curve=NOTHING,
-            sized=False,
-            kept_out=entry.rate_slow * cost,
-            state=entry.state,
+            partition=partition, owner=owner, cost=cost, lag=lag, curve=NOTHING, sized=False, state=entry.state
         )
     persistent_backlog = max(entry.standing_records, waiting)
     late = min(late_records(lag, entry.lag_seconds, inputs.config.sla_seconds), persistent_backlog)

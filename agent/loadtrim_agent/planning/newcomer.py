@@ -45,7 +45,7 @@ class Newcomer:
 
     @property
     def has_begun(self) -> bool:
-        """Has it done a record since it was first heard of?"""
+        """Return whether it has done a record since it was first heard of."""
         return self._records > 0
 
     def tempered(self, report: ReportRecord, told_before: Callable[[Partition], float | None]) -> ReportRecord:

@@ -13,7 +13,7 @@ __all__ = ["no_fewer_unknown"]
 
 AGAIN = 2.0
 """What comes for partitions that stand still counts so many times. Derived: what waits when they go on is worked off
-with as much again as the load itself, at most (docs/decisions/sizing.md#late-work-is-worked-off-soon)."""
+with as much again as the load, at most."""
 
 
 def no_fewer_unknown(sizing: Sizing, before: int, estimate: Estimate, group: GroupState) -> Sizing:
@@ -49,16 +49,17 @@ def no_fewer_unknown(sizing: Sizing, before: int, estimate: Estimate, group: Gro
 def _for_kept_out(sizing: Sizing, before: int, estimate: Estimate, group: GroupState) -> Sizing:
     """Keep replicas for what comes for partitions that are paused or blocked.
 
-    More could not help now, so these partitions are out of sizing. But their records are to be done when they go on:
-    a group that had shrunk meanwhile would begin with the least replicas and the most that waits. Of partitions that
-    get nothing no replica is kept, however much waits in them, nor for those of little load: they may stand for good.
+    More could not help now, so these partitions are out of sizing. But their records are to be done when they go on. A
+    group that had shrunk meanwhile would begin with the fewest replicas, and with the most that waits.
+
+    They may stand for good. So what waits counts for nothing, and what comes for no more than its part of the load.
     """
-    stand = [entry.kept_out for entry in estimate.partitions.values() if entry.kept_out > 0.0]
+    stand = estimate.kept_out
     if not stand:
         return sizing
     units = [unit for unit in units_of(group) if not unit.leaving]
     capacity = sum(estimate.members[member].capacity for unit in units for member in unit.members) / len(units)
-    work = sum(entry.work for entry in estimate.partitions.values()) + AGAIN * sum(stand)
+    work = sum(entry.work for entry in estimate.partitions.values()) + AGAIN * sum(stand.values())
     least = min(before, math.ceil(work / capacity))
     considered = min(sizing.replicas, *(plan.replicas for plan in sizing.rejected), before)
     if least == before > considered:

@@ -381,7 +381,6 @@ class History:
             slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),
             work_rate=smoothed,
             behind=told.flow.given,
-            has_begun=told.newcomer.has_begun,
             shown_busy_seconds=max(old.shown_busy_seconds if old else 0.0, report.busy_seconds / max(interval, 1.0)),
         )
 
@@ -478,6 +477,7 @@ class History:
             stale=stale,
             silent=silent,
             left_out={m: why for m in sorted(silent) if m in self._told and (why := self._told[m].left_out)},
+            begun=frozenset(m for m in group.members if m in self._told and self._told[m].newcomer.has_begun),
             late_records=late,
             past=self._past.seconds(),
             opening=self._opening(end, group) if halves else 0.0,

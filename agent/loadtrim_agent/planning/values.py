@@ -320,8 +320,7 @@ class MemberObservation(msgspec.Struct, frozen=True, kw_only=True):
     behind: Given | None = None
     """Given while more came than it did; None: that never was."""
     shown_busy_seconds: float = 0.0
-    has_begun: bool = False
-    """Busy seconds per second that it ever gave, the most of any interval; and whether it has done a record."""
+    """Busy seconds per second that it ever gave, the most of any interval."""
 
 
 class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -367,6 +366,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     silent: frozenset[str] = frozenset()
     left_out: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Members without a recent report, owners or not; and why reports of some of them count for nothing."""
+    begun: frozenset[str] = frozenset()
+    """Members that have done a record since they came."""
     late_records: Mapping[str, int] = msgspec.field(default_factory=dict)
     past: tuple[Second, ...] = ()
     """What the group did in each of the last seconds, oldest first."""
@@ -386,9 +387,8 @@ class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Records/s, smoothed; and of the last report alone."""
     cost: float = 0.0
     dispersion: float = 0.0
-    """Work per record; and the variance of it over its mean."""
     work: float = 0.0
-    """rate x cost."""
+    """Work per record; the variance of it over its mean; and rate x cost."""
     lag: int = 0
     lag_seconds: float = 0.0
     """Age of the oldest record not done; 0 without lag."""
@@ -401,8 +401,6 @@ class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     curve: ArrivalCurve
     sized: bool = True
     """False: paused, blocked or unknown, so kept out of sizing."""
-    kept_out: float = 0.0
-    """Work per second that comes for it while it is paused or blocked."""
     state: str = "running"
 
 
@@ -418,6 +416,8 @@ class Unknowns(msgspec.Struct, frozen=True, kw_only=True):
     """False: that is so, and no member was ever seen to do all that it can: nobody knows how many are needed."""
     capacity_error: float = 0.0
     """By what they have learnt, all members together may well give so much less, work per second."""
+    kept_out: Mapping[Partition, float] = msgspec.field(default_factory=dict)
+    """Work per second that comes for partitions while they are paused or blocked."""
 
 
 class Moving(Unknowns, frozen=True, kw_only=True):

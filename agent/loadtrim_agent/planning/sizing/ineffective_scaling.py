@@ -105,8 +105,8 @@ def watch(view: View, state: ScalingEffect) -> tuple[ScalingEffect, int]:
     """Judge the last up, when it is time to.
 
     Only where the group was saturated before and after, and every member is at work. Under other protocols than ours it
-    takes seconds until a new one is given a partition, and its first record may take far longer than others. What
-    chance may explain is counted for as long as before the up; that it is not known then ends it.
+    takes seconds until a new one is given a partition. Its first record may take far longer than others. What chance
+    may explain is counted for as long as before the up; that it is not known then ends it.
 
     Returns:
         The state, and how many replicas there were when the last of them brought no throughput; 0: none such is known.
@@ -167,7 +167,7 @@ def _all_own(view: View) -> bool:
 
 
 def _all_began(view: View) -> bool:
-    """Has every member done a record, as far as some wait for it? One whose first record takes long may be blocked."""
+    """Return whether every member has done a record, as far as some wait for it; it may be blocked until its first."""
     waiting = {entry.owner for entry in view.estimate.partitions.values() if entry.lag > 0}
     return all(entry.has_begun for member, entry in view.estimate.members.items() if member in waiting)
 
