@@ -61,6 +61,8 @@ WHOLE_SHARE = 0.9
 SHAPE_REACH_SECONDS = 2.0
 """Windows of this length tell what comes in a second; those of the half second around a burst do not. A shape that
 reaches less far is none yet: its owner has just taken the partition over."""
+WORK_MIN = 1e-12
+"""Less is no work: what is divided by it would be no finite number. Chosen: clocks tell a thousand times as much."""
 SECONDS_OF = attrgetter("seconds")
 LEFT_OUT = ("copy", "slot_length", "slot_time", "partition")
 """Reasons to leave out a report, or a part of it. ``copy``: it was seen before. ``slot_length``, ``slot_time``: its
@@ -179,7 +181,7 @@ class _PartitionTrack:
             return  # what its new owner told already is newer
         if report.state != GONE:
             self.lag = report.lag
-        if report.cost_mean is not None and report.cost_mean > 0:
+        if report.cost_mean is not None and report.cost_mean >= WORK_MIN:
             self.cost, self.cost_variance = report.cost_mean, report.cost_variance or 0.0
         if report.state != GONE:
             # A member that took it over in a burst saw it only since then, and would call the burst a standing backlog.
@@ -188,7 +190,7 @@ class _PartitionTrack:
             self.stood = before if partly and self.last is not None else None
             self.persistent_backlog = _persistent_backlog(report)
         longest = max(report.work_windows, key=SECONDS_OF, default=None)
-        if longest is not None and longest.mean > 0 and longest.seconds >= SHAPE_REACH_SECONDS:
+        if longest is not None and longest.mean >= WORK_MIN and longest.seconds >= SHAPE_REACH_SECONDS:
             # Each window as so many seconds' worth of the mean work of the longest.
             per_second = longest.mean / longest.seconds
             self.shape = shape_of([(window.seconds, window.mean / per_second) for window in report.work_windows])

@@ -17,6 +17,8 @@ __all__ = ["UNCUT", "cut_of", "shape_of", "uncut"]
 
 UNCUT = (1.0, 1.0)
 """Nothing is missing in the window of no length, nor in the shortest."""
+PART_MIN = 1e-12
+"""A smaller part of the work is none: what is divided by it would be no finite number. Chosen."""
 
 
 def shape_of(windows: Iterable[tuple[float, float]]) -> tuple[float, ...]:
@@ -52,7 +54,7 @@ def cut_of(shapes: Iterable[tuple[float, Sequence[float]]], group: Sequence[floa
         works += work
         instant += work * shape[0]
         shortest += work * shape[1]
-    if not instant or not shortest:
+    if min(instant, shortest) <= PART_MIN * works:
         return UNCUT
     return max(1.0, works * group[0] / instant), max(1.0, works * group[1] / shortest)
 

@@ -205,6 +205,19 @@ def test_windows_that_do_not_reach_over_a_second_tell_no_shape() -> None:
     assert seen(history, 3).partitions[partition(0)].shape == shape
 
 
+@pytest.mark.parametrize("tiny", [5e-324, 1e-300, 9e-13])
+def test_work_too_small_to_divide_by_is_none(tiny: float) -> None:
+    """The ranges of the records allow it. Its quotients are no finite numbers, and no decision was made then."""
+    history = History(CONFIG)
+    windows = tuple(
+        WorkWindow(seconds=seconds, mean=mean, variance=0.0, largest=mean)
+        for seconds, mean in ((0.1, 1e24), (5.0, tiny))
+    )
+    history.observe(report("a", 0, entry(0, arrived=10, cost_mean=tiny, work_windows=windows)), T + 1)
+    known = seen(history, 1).partitions[partition(0)]
+    assert (known.cost, known.shape) == (None, ())
+
+
 def test_a_second_that_two_owners_share_is_one_second() -> None:
     """All of it came while one of them had it: a burst a second is no scatter, whoever hears it."""
     history = History(CONFIG)
@@ -643,4 +656,4 @@ def test_a_cost_that_is_next_to_nothing_makes_no_work_endless() -> None:
     history.observe(report("a", 0, entry(0, arrived=2, done=2, cost_mean=1e5)), T + 1)
     history.observe(report("b", 1, entry(0, arrived=2, done=1, cost_mean=5e-324), slots=(0.0, 1e9) * 5), T + 2)
     got = seen(history, 2, group("b", owners={0: "b"}))
-    assert (max(got.slots), got.partitions[partition(0)].cost) == (1e9, 5e-324), "it is told as any other"
+    assert (max(got.slots), got.partitions[partition(0)].cost) == (1e9, 1e5), "it is no cost"

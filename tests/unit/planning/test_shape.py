@@ -45,6 +45,6 @@ def test_partitions_whose_bursts_meet_by_chance_have_more_than_the_group() -> No
     assert cut_of(shapes, unit_curve([sum(each) for each in zip(*slots, strict=True)]).mean) == UNCUT
 
 
-@pytest.mark.parametrize("shapes", [[], [(0.0, WHOLE)], [(1.0, (0.0, *TAUS_SECONDS[1:]))]])
+@pytest.mark.parametrize("shapes", [[], [(0.0, WHOLE)], [(1.0, (0.0, *TAUS_SECONDS[1:]))], [(1.0, (1e-300,) * 7)]])
 def test_where_nothing_is_told_nothing_was_cut(shapes: list[tuple[float, tuple[float, ...]]]) -> None:
     assert cut_of(shapes, WHOLE) == UNCUT
