@@ -27,6 +27,7 @@ from .falling_behind import CONTRADICTED_SHARE
 from .forecast import alike_seconds
 from .in_hand import BATCHES, batch_seconds_of, waiting_shares
 from .observation import BUCKET_SECONDS, FAST_SECONDS
+from .observed import MemberObservation, Observation, PartitionObservation
 from .settling import restoring_seconds
 from .shape import cut_of, uncut
 from .sliced_group import slicing_of
@@ -36,11 +37,8 @@ from .values import (
     Estimate,
     GroupState,
     MemberEstimate,
-    MemberObservation,
     NotReady,
-    Observation,
     PartitionEstimate,
-    PartitionObservation,
     PlanConfig,
     Reason,
 )

@@ -10,12 +10,12 @@ from loadtrim_agent.common.member_names import member_names, short_member
 from loadtrim_agent.wire.ownership_records import MovePlan
 from loadtrim_agent.wire.telemetry_records import BaselineUse
 
+from .observed import Observation
 from .values import (
     Estimate,
     GroupState,
     Moving,
     NotReady,
-    Observation,
     Placement,
     PlanConfig,
     Reason,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
-from .values import Given
+from .observed import Given
 
 __all__ = ["ADVANCING", "CONTRADICTED_SHARE", "GONE", "Flow", "MemberFlow", "flow_of", "mean_cost"]
 

@@ -12,8 +12,8 @@ from .values import Estimate, GroupState, Reason, Sizing, units_of
 __all__ = ["no_fewer_unknown"]
 
 AGAIN = 2.0
-"""What comes for partitions that stand still counts so many times. Derived: what waits when they go on is worked off
-with as much again as the load, at most."""
+"""Arrivals for partitions that stand still count so many times. Derived: what waits when they go on is worked off with
+as much again as the load, at most."""
 
 
 def no_fewer_unknown(sizing: Sizing, before: int, estimate: Estimate, group: GroupState) -> Sizing:

@@ -26,8 +26,9 @@ from .falling_behind import GONE, Flow, MemberFlow, flow_of
 from .history import RecentSeconds
 from .left_out import BUCKET_SECONDS, SLOTS_SECONDS, left_out_slots
 from .newcomer import Newcomer
+from .observed import MemberObservation, Observation, PartitionObservation
 from .shape import shape_of
-from .values import GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
+from .values import GroupState, PlanConfig
 
 __all__ = ["BUCKET_SECONDS", "FAST_SECONDS", "Average", "History"]
 

@@ -14,7 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import MovePlan
 
-from .values import GroupState, Observation, PartitionEstimate
+from .observed import Observation
+from .values import GroupState, PartitionEstimate
 
 __all__ = ["left_to_plan", "slicing_of"]
 
