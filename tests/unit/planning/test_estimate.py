@@ -12,14 +12,13 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from loadtrim_agent.planning.estimate import _changed, _filled, estimate_of, late_records, quantile, unit_curve
+from loadtrim_agent.planning.observed import Given, Observation
 from loadtrim_agent.planning.shape import shape_of
 from loadtrim_agent.planning.values import (
     TAUS_SECONDS,
     Estimate,
-    Given,
     GroupState,
     NotReady,
-    Observation,
     PlanConfig,
 )
 from loadtrim_agent.wire.telemetry_records import Capacity, ReportRecord

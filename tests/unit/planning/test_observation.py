@@ -10,8 +10,9 @@ import pytest
 
 from loadtrim_agent.planning import observation
 from loadtrim_agent.planning.observation import Average, History
+from loadtrim_agent.planning.observed import Observation
 from loadtrim_agent.planning.shape import shape_of
-from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, Observation, PlanConfig
+from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord, WorkWindow
 from unit.planning.virtual_group import TOPIC, T, partition
 
