@@ -88,7 +88,7 @@ class AgentLink:
         """
         stream = self.streams.get(partition)
         if stream is None or not self.is_assigned(stream):
-            raise IllegalStateError(f"Partition {TopicPartition(*partition)} is not assigned")
+            raise _not_assigned(partition)
         return stream
 
     def is_assigned(self, stream: Stream) -> bool:
@@ -119,16 +119,17 @@ class AgentLink:
             raise IllegalStateError("Not subscribed to any topics")
 
     def must_own(self, partitions: Iterable[Partition]) -> None:
-        """Check that user code may commit offsets of ``partitions``.
+        """Check that user code may commit offsets of ``partitions``, also of what it does not subscribe any more.
 
         Raises:
-            IllegalStateError: nothing is subscribed, or one of them is not assigned to this member.
+            IllegalStateError: nothing is subscribed, or this member has given one of them away.
         """
         self.must_subscribe()
         if not self.streams:
             raise IllegalStateError("No partitions assigned")
         for partition in partitions:
-            self.stream(partition)
+            if partition not in self.streams:
+                raise _not_assigned(partition)
 
     def refuse_in_listener(self, caller: asyncio.Task[Any] | None, why: str, instead: str) -> None:
         """Refuse what would wait for the listener's call that it is made in, for ever.
@@ -197,3 +198,7 @@ async def _see_through(stopping: asyncio.Future[None], seconds: float) -> None:
         raise
     if not stopping.cancelled():  # The agent's loop cancels what is left when it ends.
         stopping.result()
+
+
+def _not_assigned(partition: Partition) -> IllegalStateError:
+    return IllegalStateError(f"Partition {TopicPartition(*partition)} is not assigned")

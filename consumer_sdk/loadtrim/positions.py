@@ -280,7 +280,8 @@ class Positions:
 
         Raises:
             TypeError, IllegalStateError: one of them is no partition, or not assigned.
-            AssertionError: none is given, and none is assigned; as in aiokafka.
+            AssertionError: none is given, and what is held is not subscribed any more; as in aiokafka. A member that
+                holds nothing yet is told nothing: its start() does not wait for partitions, as aiokafka's does.
         """
         if not all(isinstance(p, TopicPartition) for p in partitions):
             raise TypeError("partitions must be TopicPartition instances")
@@ -288,7 +289,7 @@ class Positions:
             return {partition: self._link.stream(Partition(*partition)) for partition in sorted(partitions)}
         streams = {TopicPartition(*partition): stream for partition, stream in sorted(self._link.streams.items())}
         assigned = {partition: stream for partition, stream in streams.items() if self._link.is_assigned(stream)}
-        if not assigned:
+        if streams and not assigned:
             raise AssertionError(
                 "No partitions are currently assigned, so nothing was sought. Seek when assignment() has some, or in "
                 "on_partitions_assigned."

@@ -24,7 +24,7 @@ def no_fewer_unknown(sizing: Sizing, before: int, estimate: Estimate, group: Gro
 
     Args:
         sizing: what the policy answers.
-        before: replicas that were wanted.
+        before: replicas that were wanted, within today's bounds.
         estimate: of the group.
         group: as it is.
     """

@@ -194,7 +194,8 @@ class Planner:
                 return self._hold(now, group, refusal, measured)
             sizing = structs.replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
         before = self._wanted_before(group, len(units))
-        sizing = no_fewer_unknown(sizing, before, measured.estimate, group)
+        most = replicas_bounded(before, group, self._config)  # another leader may have had other bounds
+        sizing = no_fewer_unknown(sizing, most, measured.estimate, group)
         rollout = _is_rollout(group, self._config)
         if rollout:
             sizing = self._in_rollout(sizing, group, len(units))

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import ipaddress
 import logging
 import os
 import re
@@ -187,9 +188,11 @@ def connection_from(args: argparse.Namespace, env: Mapping[str, str] | None = No
             "Nothing was asked.",
             f"Write it without: {_SCHEME.sub('', bootstrap).rstrip('/')}",
         )
-    for address in bootstrap.split(","):
-        _check_address(address.strip(), given_by)
-    return Connection(bootstrap, given_by, options, tuple(repeat))
+    addresses = [address.strip() for address in bootstrap.split(",")]
+    named = [address for address in addresses if address] or addresses[:1]  # Kafka's own tools read h1:9092,h2:9092,
+    for address in named:
+        _check_address(address, given_by)
+    return Connection(",".join(named), given_by, options, tuple(repeat))
 
 
 def _check_address(address: str, given_by: str) -> None:
@@ -198,6 +201,9 @@ def _check_address(address: str, given_by: str) -> None:
     Raises:
         UsageError: it is no address.
     """
+    with contextlib.suppress(ValueError):
+        ipaddress.IPv6Address(address)
+        return  # without a port, as aiokafka takes it
     match = _ADDRESS.fullmatch(address)
     if match is None or not (match[1] is None or (match[1].isdecimal() and 1 <= int(match[1]) <= PORT_MAX)):
         raise UsageError(

@@ -243,8 +243,13 @@ class LocalOrchestrator:
         self._processes.check_command(self._env)
         self._events.start()
         self._processes.make_log_directory()
-        await self._webhook.start()
-        await self._processes.start_guard()
+        try:
+            await self._webhook.start()
+            await self._processes.start_guard()
+        except BaseException:
+            await self._webhook.close()
+            self._processes.unlock()
+            raise
         self._main = asyncio.create_task(self._supervise(), name="loadtrim up")
         self._main.add_done_callback(lambda _: self._changes.tell())
         # The first instances are asked for before the block is entered.

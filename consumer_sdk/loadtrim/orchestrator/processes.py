@@ -129,8 +129,11 @@ class InstanceProcesses:
             raise LogDirectoryError(f"no directory for logs can be made at {where}: {error.strerror}") from error
 
     def _lock(self, directory: Path) -> None:
-        """Lock a log directory until :meth:`end_guard`. The lock of a process that was killed goes with it."""
-        lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        """Lock a log directory until :meth:`unlock`. The lock of a process that was killed goes with it."""
+        try:
+            lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except PermissionError:  # Another user has made the file: to be locked it need not be written.
+            lock = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -141,6 +144,12 @@ class InstanceProcesses:
         except OSError:
             pass  # Some file systems know no locks: logs are kept there all the same.
         self._log_lock = lock
+
+    def unlock(self) -> None:
+        """Let others use the log directory."""
+        if self._log_lock is not None:
+            os.close(self._log_lock)
+            self._log_lock = None
 
     async def start_guard(self) -> None:
         """The guard reads a pipe whose other end is this process's (and, until they exec, that of the launchers)."""
@@ -156,9 +165,7 @@ class InstanceProcesses:
 
     async def end_guard(self) -> None:
         """Close the guard's pipe and wait for its end; the log directory is free then."""
-        if self._log_lock is not None:
-            os.close(self._log_lock)
-            self._log_lock = None
+        self.unlock()
         os.close(self._register_fd)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._guard.wait(), GUARD_END_SECONDS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import PlanConfig
 from unit.planning.virtual_group import Fleet, even, partition, steps
 
@@ -61,3 +63,18 @@ def test_as_many_stay_as_could_do_what_comes_and_work_off_what_waits() -> None:
     group.run(60)
     assert group.history[-1].replicas_wanted == 3
     assert "for 3 partitions that are paused or blocked, so it will not be fewer than 3" in group.history[-1].reason
+
+
+def test_a_maximum_that_is_lower_now_holds_for_what_is_kept_too() -> None:
+    """A rollout lowered it while a database was away: the group stayed above it for as long as that took."""
+    group = Fleet(CONFIG, even(12, 1200.0), members=8)
+    group.run(40)
+    group.states = dict.fromkeys(group.partitions, "paused")
+    group.run(5)
+    group.config = replace(CONFIG, max_replicas=4)
+    group.planner = make_planner(group.config)
+    group.planner.remember(group.history[-1])
+    for report, at in group.reports:
+        group.planner.observe(report, at)
+    group.run(20)
+    assert group.history[-1].replicas_wanted == 4

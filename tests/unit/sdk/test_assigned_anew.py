@@ -289,6 +289,43 @@ async def test_a_listener_that_comes_behind_none_hears_of_what_the_one_before_is
                 await one.getmany(timeout_ms=20)
 
 
+class CommitsByName(ForgetsWhatGoes):
+    """It commits what goes by name, as such listeners are told to."""
+
+    consumer: Consumer
+    done: dict[TopicPartition, int]
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        await self.consumer.commit({at: offset for at, offset in self.done.items() if at in revoked})
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+async def test_what_goes_for_it_is_not_subscribed_any_more_is_committed_by_name(*, auto_commit: bool) -> None:
+    async with memory_broker({TOPIC: 1, "other": 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, *(b"%d" % number for number in range(RECORDS)))
+        async with consumer_of(broker, auto_offset_reset="earliest", enable_auto_commit=auto_commit) as one:
+            listener = CommitsByName()
+            listener.consumer, listener.done = one, {TopicPartition(TOPIC, 0): 2}
+            one.subscribe([TOPIC], listener=listener)
+            assert [(await one.getone()).offset for _ in range(2)] == [0, 1]
+            one.subscribe(["other"], listener=listener)
+            while one.assignment() != {TopicPartition("other", 0)}:
+                await one.getmany(timeout_ms=20)
+            assert broker.committed(GROUP, TOPIC, 0) == 2
+
+
+async def test_a_member_that_holds_nothing_yet_seeks_nothing() -> None:
+    """A replica that comes to a group which has all partitions: they come by handoffs, later than start() returns."""
+    topics = {TOPIC: 1, f"__loadtrim.{GROUP}": 2}
+    async with asyncio.timeout(30.0), memory_broker(topics) as broker, consumer_of(broker) as one:
+        while not one.assignment():
+            await one.getmany(timeout_ms=20)
+        async with consumer_of(broker) as other:
+            assert not other.assignment()
+            assert await other.seek_to_end()
+            assert await other.seek_to_committed() == {}
+
+
 @pytest.mark.parametrize("auto_commit", [True, False])
 @pytest.mark.parametrize("first", [True, False], ids=["subscribed first", "sought first"])
 async def test_what_is_not_subscribed_any_more_is_not_sought(*, auto_commit: bool, first: bool) -> None:

@@ -45,6 +45,8 @@ class ScalingEffect(StatePart, frozen=True, kw_only=True):
     """Records that they did, per second."""
     up_seconds: float | None = None
     """For so long that was counted."""
+    up_since: float | None = None
+    """Since when there have been more replicas, which may not all have begun yet; None: there are no more."""
     up_there_at: float | None = None
     """When every member was at work after it; None: not yet."""
     ineffective_until: float | None = field(name="futile_until", default=None)
@@ -61,7 +63,7 @@ def before_up(view: View, state: ScalingEffect) -> ScalingEffect:
         return _judged(state)
     if state.up_from is not None and view.replicas > state.up_from:
         return structs.replace(state, up_there_at=None)  # judged together with those that are not judged yet
-    return _before(view, structs.replace(state, up_from=view.replicas, up_there_at=None))
+    return _before(view, structs.replace(state, up_from=view.replicas, up_since=None, up_there_at=None))
 
 
 def _is_saturated(view: View) -> bool:
@@ -69,7 +71,7 @@ def _is_saturated(view: View) -> bool:
 
 
 def _judged(state: ScalingEffect) -> ScalingEffect:
-    return structs.replace(state, up_from=None, up_rate=None, up_seconds=None, up_there_at=None)
+    return structs.replace(state, up_from=None, up_rate=None, up_seconds=None, up_since=None, up_there_at=None)
 
 
 def _full(view: View, state: ScalingEffect) -> ScalingEffect:
@@ -120,6 +122,8 @@ def watch(view: View, state: ScalingEffect) -> tuple[ScalingEffect, int]:
         return state, 0
     if view.replicas <= start:
         return _before(view, state), 0
+    if state.up_since is None:
+        state = structs.replace(state, up_since=view.now)
     if state.up_there_at is None and ((_all_own(view) and _all_began(view)) or _has_waited(view, state)):
         state = structs.replace(state, up_there_at=view.now)
     if state.up_there_at is None or view.now - state.up_there_at < SETTLE_SECONDS:
@@ -173,4 +177,5 @@ def _all_began(view: View) -> bool:
 
 
 def _has_waited(view: View, state: ScalingEffect) -> bool:
-    return state.full_since is not None and view.now - state.full_since >= BEGIN_SECONDS
+    """Return whether the first of them have been there for so long; of later ones no more is known."""
+    return state.up_since is not None and view.now - state.up_since >= BEGIN_SECONDS

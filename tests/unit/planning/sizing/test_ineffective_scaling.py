@@ -132,3 +132,14 @@ def test_a_member_that_never_does_anything_puts_the_judgement_off_for_as_long_as
     group.idle = {"m2", "m3"}
     assert group.does([400] * 400) == 4
     assert len(group.done) == 10 + 300 + 6
+
+
+def test_further_ups_do_not_put_off_the_judgement_of_members_that_never_do_anything() -> None:
+    """Each began the wait anew: a group climbed to its maximum with replicas that brought nothing."""
+    group = Watched(2, cost=0.005)
+    assert group.does([400] * 10) == 0
+    for replicas in (3, 4):
+        group.up(replicas)
+        group.idle = {f"m{number}" for number in range(2, replicas)}
+        assert group.does([400] * 200) == (4 if replicas == 4 else 0)
+    assert len(group.done) == 10 + 300 + 6

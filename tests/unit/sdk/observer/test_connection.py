@@ -36,8 +36,8 @@ def refusal(tmp_path: Path, text: str, name: str = "client.properties") -> str:
 
 @pytest.mark.parametrize(
     "address",
-    ["localhost:x", "localhost:-1", "localhost:0", "localhost:65536", "localhost:", "a:1,,b:2", "a:1,b:two", "",
-     ":9092", "::1", "[::1]:many", "[::1", "a b:1", "localhost:1:2"],
+    ["localhost:x", "localhost:-1", "localhost:0", "localhost:65536", "localhost:", "a:1,b:two", "", ",",
+     ":9092", "[::1]:many", "[::1", "a b:1", "localhost:1:2"],
 )  # fmt: skip
 def test_an_address_that_is_none_is_named(address: str) -> None:
     """-1 asked the broker at 9092, and a word for a port was told to be an "invalid literal for int()"."""
@@ -48,10 +48,16 @@ def test_an_address_that_is_none_is_named(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["broker", "broker-1.example.com:9092", "a:1, b:65535", "10.0.0.1:9092", "[::1]:9092", "[fe80::1%eth0]"]
+    "address",
+    ["broker", "broker-1.example.com:9092", "a:1,b:65535", "10.0.0.1:9092", "[::1]:9092", "[fe80::1%eth0]", "::1"],
 )
 def test_an_address_in_any_usual_spelling_is_taken(address: str) -> None:
     assert connect("--bootstrap", address).bootstrap == address
+
+
+@pytest.mark.parametrize("addresses", ["a:1, b:2", "a:1,b:2,", "a:1,,b:2"])
+def test_what_stands_between_addresses_is_no_address(addresses: str) -> None:
+    assert connect("--bootstrap", addresses).bootstrap == "a:1,b:2"
 
 
 def test_the_address_comes_from_the_nearest_place(tmp_path: Path) -> None:

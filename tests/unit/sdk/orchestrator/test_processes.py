@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import shutil
 import signal
 import sys
@@ -82,6 +83,42 @@ async def test_a_log_directory_is_one_orchestrators(tmp_path: Path) -> None:
                 pass
     async with LocalOrchestrator(command(POLITE), options):
         pass
+
+
+async def test_a_start_that_fails_leaves_the_log_directory_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = OrchestratorOptions(name="pay", log_directory=tmp_path)
+    fails = LocalOrchestrator(command(POLITE), options)
+
+    async def no_port() -> None:
+        raise OSError("no free port")
+
+    monkeypatch.setattr(fails._webhook, "start", no_port)
+    with pytest.raises(OSError, match="no free port"):
+        async with fails:
+            pass
+    async with LocalOrchestrator(command(POLITE), options):
+        pass
+
+
+async def test_a_lock_that_another_user_has_made_is_locked_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".lock").touch()
+    real = os.open
+
+    def denied(path: Path, flags: int, *mode: int) -> int:
+        if Path(path).name == ".lock" and flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(processes.os, "open", denied)
+    options = OrchestratorOptions(name="pay", log_directory=tmp_path)
+    async with LocalOrchestrator(command(POLITE), options):
+        with pytest.raises(LogDirectoryTakenError):
+            async with LocalOrchestrator(command(POLITE), options):
+                pass
 
 
 async def test_logs_are_kept_where_a_file_system_knows_no_locks(
