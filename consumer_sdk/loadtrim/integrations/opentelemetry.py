@@ -35,6 +35,7 @@ from loadtrim.consumer import Consumer
 from loadtrim.iteration import has_own
 from loadtrim.managed import Batches
 from loadtrim.work import Work
+from loadtrim_agent.common.error_boundary import FirstOfKind
 from loadtrim_agent.common.partition import Partition
 
 __all__ = ["LoadtrimInstrumentor"]
@@ -93,21 +94,20 @@ class SpanErrors:
     """
 
     def __init__(self) -> None:
-        self._logged: set[type[Exception]] = set()
+        self._errors = FirstOfKind()
 
     @contextlib.contextmanager
     def contained(self) -> Iterator[None]:
-        """Contain what the block raises, and log the first error of each type."""
+        """Contain what the block raises, and log the first error of each kind."""
         try:
             yield
         except Exception as error:
-            if type(error) in self._logged:
-                return
-            self._logged.add(type(error))
-            log.exception(
+            log.log(
+                self._errors.level(error),
                 "OpenTelemetry could not make a span, or end it. Records are handed out all the same, and their traces "
-                "have gaps. Look at the span processors, the sampler and the propagators of this process. Further "
-                "errors of this type are not logged."
+                "have gaps. Look at the span processors, the sampler and the propagators of this process. Said once "
+                "for each kind of error.",
+                exc_info=error,
             )
 
 
