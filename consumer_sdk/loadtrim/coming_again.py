@@ -101,7 +101,7 @@ class ComingAgain:
         """Hand out these from their last commits on, as far as they are held and not sought in.
 
         Where a partition begins is committed before its first record, so one without a commit has lost it: the one
-        that was acknowledged last counts then.
+        that was acknowledged last counts then, and where the commit cannot be read.
         """
         while left := [stream for stream in left if self._is_to_come(stream)]:
             called = {stream: stream.commits.highest for stream in left}
@@ -128,7 +128,10 @@ class ComingAgain:
         return here and stream in self._positions.gone and not self._positions.transactional
 
     async def _committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int | None] | None:
-        """Return what is committed, nothing when it is to be asked again, None when nobody will ever say it."""
+        """Return what is committed, nothing when it is to be asked again, None when the consumer has stopped.
+
+        Of what may not be read nothing is known, as of what the group has lost.
+        """
         commits = self._link.need_agent().commits
         try:
             return await self._link.run(commits.committed_last(partitions, COMMITS_SECONDS_MAX))
@@ -137,11 +140,12 @@ class ComingAgain:
         except KafkaError as error:
             if not error.retriable:
                 log.warning(
-                    "What stays at a rebalance cannot be set back to its last commit, so it goes on where it was: %r. "
-                    "A listener that forgets what is not committed loses it.",
+                    "What stays at a rebalance cannot be set back to the group's last commit, which is not told: %r. "
+                    "It is set back to the last one that this member has made. Where it has made none, it goes on "
+                    "where it was, and a listener that forgets what is not committed loses it.",
                     error,
                 )
-                return None
+                return dict.fromkeys(partitions)
         await asyncio.sleep(RETRY_SECONDS)
         return {}
 

@@ -669,9 +669,10 @@ async def test_what_has_no_commit_or_none_that_is_told_stays_where_it_is(
     assert ("cannot be set back" in caplog.text) == said
 
 
-async def test_where_the_group_has_lost_its_commit_the_last_acknowledged_one_counts() -> None:
-    """A handoff that was given up for that went on behind what the listener had forgotten (seed 880584)."""
-    stream, commits = Stream(ONE, 1, 0, by_hand=True), Commits(None)
+@pytest.mark.parametrize("answer", [None, GroupAuthorizationFailedError()], ids=["lost", "may not be read"])
+async def test_where_nobody_tells_the_groups_commit_the_last_acknowledged_one_counts(answer: Exception | None) -> None:
+    """What stayed went on behind what the listener had forgotten (seeds 880584 and 1339974286)."""
+    stream, commits = Stream(ONE, 1, 0, by_hand=True), Commits(answer)
     commits.acknowledged = 3
     anew, _ = anew_of(stream, commits)
     await rebalance(anew)
