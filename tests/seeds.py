@@ -29,6 +29,7 @@ BATCH_SECONDS = 600.0
 """A batch that takes more processor time is stuck: its worker prints where, and ends the run. Beside other work a batch
 may well wait for as long without any."""
 PROGRESS_SECONDS = 10.0
+HASH_SEED = "PYTHONHASHSEED"
 COLLECT_AFTER = 50_000, 20, 50
 """Allocations of the youngest generation, and collections of the others: with Python's own a quarter of the time goes
 into looking through a world that is still in use."""
@@ -158,8 +159,9 @@ def table(kind: str, first: int, total: Tally, seconds: float) -> str:
         lines += _coverage(total.counts)
     else:
         lines += [f"{name:<40} {n:>12,}" for name, n in sorted(total.counts.items())]
+    command = f"{HASH_SEED}={os.environ.get(HASH_SEED, '0')} PYTHONPATH=agent:consumer_sdk:tests python -m {kind}"
     for seed, error in sorted(total.failures.items()):
-        lines += ["", f"seed {seed}: {error}", f"  replay: PYTHONPATH=agent:tests python -m {kind} {seed}"]
+        lines += ["", f"seed {seed}: {error}", f"  replay: {command} {seed}"]
     return "\n".join(lines)
 
 
@@ -190,6 +192,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: cores)")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     options = parser.parse_args(arguments)
+    os.environ.setdefault(HASH_SEED, "0")  # For the workers: aiokafka's own consumer looks through sets of partitions.
     began = time.monotonic()
     total = play_all(options.kind, options.first, options.seeds, options.jobs, minutes=options.minutes)
     if options.json:

@@ -144,6 +144,13 @@ class Journal:
         data.sought = True
         self._excuse(data, offset)
 
+    def skipped(self, partition: Partition) -> None:
+        """User code goes to the end: nobody has to do what lies before it."""
+        data = self.of(partition)
+        data.sought = True
+        data.done_below = max(data.done_below, data.end)
+        data.done = {offset for offset in data.done if offset >= data.done_below}
+
     def comes_again(self, partition: Partition) -> None:
         """What was not committed comes again, whatever user code commits of it from now on, as with aiokafka."""
         data = self.of(partition)

@@ -14,6 +14,8 @@ from aiokafka.structs import TopicPartition
 from loadtrim import IncrementalRebalanceListener
 from loadtrim_agent.common.partition import Partition
 
+from .mind_changes import change_its_mind
+
 if TYPE_CHECKING:
     from .world import Member
 
@@ -32,8 +34,6 @@ __all__ = [
 
 Program = Callable[["Member"], Awaitable[None]]
 Batch = dict[TopicPartition, list[Any]]
-MIND_CHANGES_SHARE = 0.15
-"""Of the calls after which user code could change its mind. Chosen: some ten times a member and run."""
 OUTPUT = "output"
 """Topic of what transactions put out."""
 
@@ -124,7 +124,7 @@ async def gathers(member: Member) -> None:
             member.took(record)
         gathered.records += records
         if member.world.options.changes_its_mind:
-            await _change_its_mind(member)
+            await change_its_mind(member)
         if records and len(gathered.records) < member.rng.randint(2, 10):
             continue
         if member.world.options.names_offsets and not gathered.records:
@@ -215,49 +215,7 @@ async def changes_its_mind(member: Member) -> None:
             with contextlib.suppress(CommitFailedError, IllegalStateError):  # a partition went to another member
                 await member.consumer.commit()
         if not batches:  # so all that was done before is known to be done
-            await _change_its_mind(member)
-
-
-async def _change_its_mind(member: Member) -> None:
-    """Do one of what user code may do to its subscription, or nothing. What it pauses it resumes in the end."""
-    consumer = member.consumer
-    if not member.world.faulty:
-        consumer.resume(*consumer.paused())
-    elif member.rng.random() < MIND_CHANGES_SHARE:
-        with contextlib.suppress(IllegalStateError):  # it has gone meanwhile
-            await member.rng.choice((_subscribe_again, _subscribe_anew, _pause, _resume, _go_back))(member)
-
-
-async def _subscribe_again(member: Member) -> None:
-    """Subscribe what is subscribed. A listener of aiokafka's form counts on it that all begins anew."""
-    if member.world.options.gathers == "plain":
-        member.forget()
-    member.subscribe()
-
-
-async def _subscribe_anew(member: Member) -> None:
-    member.consumer.unsubscribe()
-    member.forget()
-    await asyncio.sleep(member.rng.choice((0.0, 0.0, 0.01, 0.3)))
-    member.subscribe()
-
-
-async def _pause(member: Member) -> None:
-    held = sorted(member.consumer.assignment())
-    member.consumer.pause(*member.rng.sample(held, member.rng.randint(0, len(held))))
-
-
-async def _resume(member: Member) -> None:
-    member.consumer.resume(*member.consumer.paused())
-
-
-async def _go_back(member: Member) -> None:
-    """Hand out from the last commit on what is held, and forget what of it was gathered."""
-    for at in sorted(member.consumer.assignment()):
-        offset = (await member.consumer.seek_to_committed(at))[at]
-        if offset is not None:  # else the group has lost it
-            member.forget((at,))
-            member.world.journal.sought(Partition(*at), offset)
+            await change_its_mind(member)
 
 
 def _behind(records: list[Any]) -> dict[TopicPartition, int]:

@@ -40,9 +40,9 @@ from .programs import (
 )
 from .requests import API
 
-__all__ = ["Member", "Options", "World"]
+__all__ = ["SECOND_TOPIC", "TOPIC", "Member", "Options", "World"]
 
-TOPIC = "load"
+TOPIC, SECOND_TOPIC = "load", "others"
 DISTURBED_SECONDS = 8.0
 """So long after a fault a partition may stand still: connections and metadata are looked for anew. Chosen."""
 HARMLESS = frozenset(("end", "join", "stop"))
@@ -64,6 +64,9 @@ class Options:
     members: int = 3
     members_max: int = 5
     partitions: int = 5
+    topics: tuple[str, ...] = (TOPIC,)
+    """Topics that the group consumes, each with so many partitions. With several, programs that change their mind
+    subscribe some of them, and seek."""
     session_timeout_seconds: float = 6.0
     drain_seconds: float = 2.0
     auto_commit: bool = True
@@ -118,6 +121,7 @@ class Member:
         self.transactional_id = ""
         self.stopping_at: float | None = None
         self.left = False
+        self._started = False
         self._had_lease = False
         self._granted_to = ""
         """Id under which it has its lease."""
@@ -126,6 +130,10 @@ class Member:
         self._listener = listener
         self._stop_task: asyncio.Task[None] | None = None
         self.gathered = Gathered()
+        self.topics = options.topics
+        """What it subscribes."""
+        self.remembers: set[TopicPartition] = set()
+        """What it held when it last changed its mind."""
         self._forgetting = None if foreign else FORGETTING.get(options.gathers)
         by_hand = transacts if options.transactions else gathers if options.gathers else commits_by_hand
         programs = {**PROGRAMS, **LATER_PROGRAMS}
@@ -146,7 +154,7 @@ class Member:
         if options.metadata_max_age_seconds is not None:
             kwargs["metadata_max_age_ms"] = int(options.metadata_max_age_seconds * 1000)
         if self.foreign:
-            self.consumer = foreign_consumer(kernel, self.name, TOPIC, **kwargs)
+            self.consumer = foreign_consumer(kernel, self.name, *self.topics, **kwargs)
         else:
             settings: dict[str, Any] = {"drain_seconds": options.drain_seconds}
             if options.slicing:
@@ -155,6 +163,7 @@ class Member:
             self.subscribe()
         try:
             await self.consumer.start()
+            self._started = True
             await self._work(self)
         except Exception:
             self.excused_at = kernel.now  # a call that fails makes nothing done
@@ -166,9 +175,9 @@ class Member:
             self.left = True
 
     def subscribe(self) -> None:
-        """Subscribe the topic, with a new listener where it has one."""
+        """Subscribe its topics, with a new listener where it has one."""
         kind = self._forgetting or LISTENERS.get(self._listener)
-        self.consumer.subscribe([TOPIC], listener=kind(self) if kind else None)
+        self.consumer.subscribe(list(self.topics), listener=kind(self) if kind else None)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """User code may be told of the outside's faults, and of nothing else."""
@@ -182,7 +191,9 @@ class Member:
 
     def stop(self) -> None:
         """Another task of the process calls ``stop()``, as a shutdown hook does."""
-        if self._stop_task is None and self.consumer is not None and not self.process.gone:
+        if self.foreign and not self._started:
+            self.crash()  # aiokafka's stop() beside start() leaves a member behind that commits for ever
+        elif self._stop_task is None and self.consumer is not None and not self.process.gone:
             self._begins_to_stop()
             self._stop_task = self.process.run(self.consumer.stop())
 
@@ -319,7 +330,7 @@ class Member:
         """What it owns and does not give away, by what the protocol says, whether its streams run or not."""
         agent = self.agent
         assigned = agent.snapshot().assigned if agent is not None and self.alive else {}
-        return [partition for partition, entry in assigned.items() if entry.state.delivered]
+        return [p for p, entry in assigned.items() if entry.state.delivered and p.topic in self.topics]
 
     @property
     def delivers(self) -> set[Partition]:
@@ -434,9 +445,10 @@ class World:
         self._disturbed_at = float("-inf")
         self._mixed_at = float("-inf")
         self._foreign_at = float("-inf")
-        self.cluster.create(TOPIC, options.partitions)
-        for index in range(options.partitions):
-            self.journal.of(Partition(TOPIC, index))
+        for topic in options.topics:
+            self.cluster.create(topic, options.partitions)
+            for index in range(options.partitions):
+                self.journal.of(Partition(topic, index))
         self.cluster.group(GROUP).on_commit = self.journal.committed
         self.cluster.group(GROUP).converts_back = options.converts_back
         if options.transactions:
@@ -469,8 +481,7 @@ class World:
             return rng.uniform(0.0, options.slow_record_seconds_max)
         return rng.uniform(0.001, options.cost_seconds_max if self.faulty else WORK_OFF_COST_SECONDS_MAX)
 
-    def produce(self, index: int) -> None:
-        partition = Partition(TOPIC, index)
+    def produce(self, partition: Partition) -> None:
         self.journal.produced(partition, self.cluster.put(partition, b"x"))
 
     def _put_out(self, value: bytes) -> None:
