@@ -111,13 +111,12 @@ class LeaseRenewal:
             return WorkloadLease.missing(self.name)
 
     async def run(self) -> None:
-        """Renew for ever: from when this member has taken the Lease until another has it, or this one leads no more."""
+        """Renew for ever, while this member leads: from when it has taken the Lease until another has it."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
-            if self._leader.claim() is None:
-                # The next leader of the group takes it by its generation.
-                self._held, self._renews = None, False
-            if self._renews:
+            # One that does not lead at this moment may lead again after a rebalance, with nothing to scale that would
+            # take the Lease anew. Where it never does, the next leader of the group takes it by its generation.
+            if self._renews and self._leader.claim() is not None:
                 await self._renew()
 
     async def _renew(self) -> None:

@@ -122,6 +122,46 @@ async def test_one_that_leads_no_more_renews_no_more() -> None:
     assert "leads its group no more" in await take(kept, cluster)
 
 
+@pytest.mark.parametrize(("seconds", "generation"), [(0.05, 2), (0.05, 1), (3.5 * RENEW_SECONDS, 2)])
+async def test_one_that_leads_again_after_a_rebalance_or_an_outage_renews_again(
+    seconds: float, generation: int
+) -> None:
+    """Nothing renewed from then on, where nothing was to be scaled: another group had the Lease 30 s later."""
+    cluster, member = FakeCluster(), Member()
+    kept, other = renewal(cluster, member), renewal(cluster, Member("loadtrim-g@elsewhere", "m9", 9))
+    assert await take(kept, cluster) == ""
+    running = asyncio.create_task(kept.run())
+    await asyncio.sleep(RENEW_SECONDS - 0.02)
+    member.claimed = None
+    await asyncio.sleep(seconds)
+    assert cluster.lease_requests == ["get", "put"], "it does not lead at this tick"
+    member.claimed = Claim(holder="loadtrim-g@k", member="m1", generation=generation)
+    await asyncio.sleep(RENEW_SECONDS)
+    for _ in range(10):
+        assert kept.holds()
+        assert "held by 'loadtrim-g@k'" in await take(other, cluster)
+        await asyncio.sleep(RENEW_SECONDS)
+    running.cancel()
+
+
+async def test_one_that_leads_again_leaves_a_lease_that_another_group_has_taken_meanwhile() -> None:
+    cluster, member = FakeCluster(), Member()
+    kept, other = renewal(cluster, member), renewal(cluster, Member("loadtrim-g@elsewhere", "m9", 9))
+    assert await take(kept, cluster) == ""
+    member.claimed = None
+    running = asyncio.create_task(kept.run())
+    while await take(other, cluster):
+        await asyncio.sleep(RENEW_SECONDS)
+    member.claimed = Claim(holder="loadtrim-g@k", member="m1", generation=2)
+    await asyncio.sleep(1.5 * RENEW_SECONDS)
+    assert not kept.holds()
+    assert cluster.lease_document["spec"]["holderIdentity"] == "loadtrim-g@elsewhere"
+    cluster.lease_requests.clear()
+    await asyncio.sleep(20 * RENEW_SECONDS)
+    assert cluster.lease_requests == [], "it asks again when it has something to scale"
+    running.cancel()
+
+
 async def test_a_lease_lost_in_between_is_read_again() -> None:
     """Another version is there: somebody has labelled it, or it was deleted and made again."""
     cluster = FakeCluster()
