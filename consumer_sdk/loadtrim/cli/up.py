@@ -69,7 +69,10 @@ def add_parser(subparsers: SubParsers) -> None:
         "LOADTRIM_INSTANCE and LOADTRIM_SCALER... of this command.",
     )
     parser.add_argument("--replicas", type=_replicas, metavar="N", help="at first (default: 1, or the least)")
-    parser.add_argument("--min", type=_replicas, metavar="N", help="never fewer (passed on as LOADTRIM_MIN_REPLICAS)")
+    parser.add_argument(
+        "--min", type=_replicas, metavar="N",
+        help="not fewer (passed on as LOADTRIM_MIN_REPLICAS), unless `loadtrim scale GROUP N --force` asks for it",
+    )  # fmt: skip
     parser.add_argument("--max", type=_replicas, metavar="N", help="never more (passed on as LOADTRIM_MAX_REPLICAS)")
     parser.add_argument(
         "--startup-delay", type=seconds_of_at_least(0.0), default=0.0, metavar="S",

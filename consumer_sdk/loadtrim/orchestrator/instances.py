@@ -85,8 +85,9 @@ class OrchestratorOptions:
     name: str = "replica"
     """Instances are called ``name-1``, ``name-2``, ... and never by the same name twice."""
     replicas_min: int | None = None
+    """The least until the first plan. Passed on as ``LOADTRIM_MIN_REPLICAS``, which plans keep unless forced."""
     replicas_max: int | None = None
-    """Bounds on what a plan may ask for; also passed on as ``LOADTRIM_MIN_REPLICAS`` and ``LOADTRIM_MAX_REPLICAS``."""
+    """The most, whatever a plan asks for. Passed on as ``LOADTRIM_MAX_REPLICAS``."""
     startup_delay_seconds: float = 0.0
     """Waited before every start but the first ones."""
     stop_seconds: float | None = None

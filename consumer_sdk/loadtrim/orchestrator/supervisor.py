@@ -148,6 +148,7 @@ class SupervisorConfig:
     replicas: int = 1
     """Wanted until the first plan."""
     replicas_min: int = 1
+    """The least until the first plan, and by hand."""
     replicas_max: int = INSTANCES_MAX
     startup_delay_seconds: float = 0.0
     """Waited before every start but the first ones: stands in for machines that take a while to come."""
@@ -295,12 +296,16 @@ class Supervisor:
 
     @property
     def wanted(self) -> int:
-        """The number of instances that there are to be: the most that a group wants, inside the bounds."""
+        """The number of instances that there are to be: the most that a group wants, up to the maximum.
+
+        The minimum is kept by the group's leader, who goes below it where somebody forces that. What were started to
+        keep it here would join the group and be the leader's next victim, for ever.
+        """
         if self._stopping:
             return 0
         if not self._plans:
             return self._by_hand
-        return self._bounded(max(accepted.request.replicas for accepted in self._plans.values()))
+        return min(max(accepted.request.replicas for accepted in self._plans.values()), self.config.replicas_max)
 
     @property
     def finished(self) -> bool:

@@ -132,6 +132,15 @@ def test_bounds_hold_whatever_is_asked_for() -> None:
     assert supervisor.wanted == 4
 
 
+def test_a_plan_below_the_least_is_done_and_nothing_is_started_instead() -> None:
+    """``scale G 1 --force`` with ``up --min 2``: one was ended, another started, joined and named next, for ever."""
+    supervisor = begun(2, replicas_min=2)
+    assert kinds(supervisor.handle(PlanEvent(1.0, plan(1, "pay-2")))) == [(TerminateCommand, "pay-2")]
+    assert supervisor.handle(ExitedEvent(2.0, "pay-2")) == []
+    assert supervisor.wanted == 1
+    assert kinds(supervisor.handle(ScaleEvent(3.0, 1))) == [(StartCommand, "pay-3")], "the least counts by hand"
+
+
 def test_what_ended_by_itself_comes_back_with_doubling_pauses() -> None:
     supervisor = begun(1, backoff_seconds=1.0, backoff_seconds_max=3.0)
     now, pauses = 0.0, []
