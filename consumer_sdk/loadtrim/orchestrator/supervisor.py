@@ -8,7 +8,8 @@ there (instances in a phase). Every event ends in one reconciliation:
   hit a successor); one that ended by itself comes back under its own name, after a pause that doubles;
 - more than wanted and nobody named: those that do not run yet are dropped. Those that run may own partitions, so
   they are left alone until a plan names them; only a surplus that nobody names for ``surplus_seconds`` (an instance
-  that never joined the group: its leader cannot know it) is ended, the newest first.
+  that never joined the group: its leader cannot know it) is ended, first those that are in no group, then those that
+  started last.
 
 A plan older than the newest of its group by (generation, sequence) is refused. After ``forget_seconds`` without a
 plan of that group any plan counts again, because a group that Kafka has forgotten begins at generation 1.
@@ -68,6 +69,8 @@ class WantedState(msgspec.Struct, frozen=True, kw_only=True):
     """Wanted, >= 1: a group of nobody has no leader, and would never come back."""
     victims: tuple[str, ...] = ()
     """Instances that own nothing any more and are to be ended."""
+    staying: tuple[str, ...] = ()
+    """Instances that are in the group and are not to be ended; empty: the leader does not tell."""
     plan: PlanSequence
     reason: str = ""
 
@@ -429,9 +432,18 @@ class Supervisor:
         return set().union(*self._named())
 
     def _shed(self, now: float, kept: list[Instance], surplus: int) -> None:
-        """End what is too much: newest first, those that do not run yet before those that do."""
-        newest_first = sorted(kept, key=lambda each: (each.phase is Phase.RUNNING, -each.number))
-        waiting = [each for each in newest_first if each.phase is Phase.WAITING]
+        """End what is too much: first what does not run yet, then what is in no group, of these the newest first."""
+        members = {name for accepted in self._plans.values() for name in accepted.request.staying}
+        order = sorted(
+            kept,
+            key=lambda each: (
+                each.started_at is not None,
+                each.name in members,
+                -(each.started_at or 0.0),
+                -each.number,
+            ),
+        )
+        waiting = [each for each in order if each.phase is Phase.WAITING]
         for instance in waiting[: max(surplus, 0)]:
             self._end(instance, now, "not wanted any more")
         if surplus <= len(waiting):
@@ -440,7 +452,7 @@ class Supervisor:
         if self._surplus_since is None:
             self._surplus_since = now
         if now >= self._surplus_since + self.config.surplus_seconds:
-            for instance in newest_first[len(waiting) : surplus]:
+            for instance in order[len(waiting) : surplus]:
                 self._end(instance, now, "more than wanted, and no plan names one")
             self._surplus_since = None
 

@@ -49,6 +49,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     replicas: int
     victims: tuple[str, ...]
+    staying: tuple[str, ...]
     plan: _Plan
     reason: str
 
@@ -227,6 +228,7 @@ def _encoded(wanted: ScaleRequest) -> bytes:
             group=wanted.group,
             replicas=wanted.replicas,
             victims=wanted.victims,
+            staying=wanted.staying,
             plan=_Plan(wanted.generation, wanted.sequence),
             reason=wanted.reason,
         )

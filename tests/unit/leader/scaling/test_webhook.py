@@ -33,7 +33,13 @@ from loadtrim_agent.leader.scaling.webhook import WebhookScaler
 
 TOKEN = "tok-123.ABC_~+/="
 WANTED = ScaleRequest(
-    group="payments", replicas=4, victims=("pod-b", "pod-é"), generation=7, sequence=12, reason="Load rises."
+    group="payments",
+    replicas=4,
+    victims=("pod-b", "pod-é"),
+    staying=("pod-a",),
+    generation=7,
+    sequence=12,
+    reason="Load rises.",
 )
 
 
@@ -75,6 +81,7 @@ async def test_the_request_is_what_the_contract_says(server: Receiver) -> None:
         "group": "payments",
         "replicas": 4,
         "victims": ["pod-b", "pod-é"],
+        "staying": ["pod-a"],
         "plan": {"generation": 7, "sequence": 12},
         "reason": "Load rises.",
     }

@@ -31,9 +31,16 @@ from loadtrim.orchestrator.supervisor import (
 from loadtrim_agent.common.errors import InvariantError
 
 
-def plan(replicas: int, *victims: str, sequence: int = 1, generation: int = 1, group: str = "payments") -> WantedState:
+def plan(
+    replicas: int,
+    *victims: str,
+    staying: tuple[str, ...] = (),
+    sequence: int = 1,
+    generation: int = 1,
+    group: str = "payments",
+) -> WantedState:
     order = PlanSequence(generation=generation, sequence=sequence)
-    return WantedState(group=group, replicas=replicas, victims=victims, plan=order)
+    return WantedState(group=group, replicas=replicas, victims=victims, staying=staying, plan=order)
 
 
 def begun(replicas: int = 1, **config: float) -> Supervisor:
@@ -215,6 +222,22 @@ def test_owners_that_nobody_names_are_left_alone_for_a_while() -> None:
     assert supervisor.next_due == 31.0
     assert supervisor.handle(PlanEvent(20.0, plan(1, "pay-1", sequence=2))) == []
     assert kinds(supervisor.handle(TickEvent(31.0))) == [(TerminateCommand, "pay-3")]
+
+
+def test_of_a_surplus_those_go_first_that_are_in_no_group() -> None:
+    """The first one hung at its start. One that worked was ended in its place, and the group stayed too small."""
+    supervisor = begun(4, surplus_seconds=30.0)
+    supervisor.handle(PlanEvent(1.0, plan(2, staying=("pay-2",), group="a")))
+    supervisor.handle(PlanEvent(1.0, plan(2, staying=("pay-4",), group="b")))
+    assert kinds(supervisor.handle(TickEvent(31.0))) == [(TerminateCommand, "pay-3"), (TerminateCommand, "pay-1")]
+
+
+def test_of_a_surplus_the_one_goes_first_that_has_started_last_whatever_its_number() -> None:
+    supervisor = begun(3, surplus_seconds=30.0, backoff_seconds=1.0)
+    supervisor.handle(ExitedEvent(20.0, "pay-1"))
+    supervisor.handle(TickEvent(21.0))
+    supervisor.handle(PlanEvent(22.0, plan(2)))
+    assert kinds(supervisor.handle(TickEvent(52.0))) == [(TerminateCommand, "pay-1")]
 
 
 def test_a_new_plan_gives_the_unnamed_their_time_again() -> None:
