@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import socket
 import sys
+import time
 from pathlib import Path
 
 from integration.harness import eventually
@@ -33,8 +35,16 @@ def service(directory: Path) -> list[str]:
     return [sys.executable, "-c", INSTANCE, str(directory)]
 
 
-def instances(directory: Path) -> set[str]:
-    return {path.name for path in directory.glob("replica-*") if path.suffix != ".gone"}
+def instances(directory: Path) -> dict[int, str]:
+    """Return the names of the instances that have not ended, by their numbers."""
+    names = [path.name for path in directory.glob("replica-*") if path.suffix != ".gone"]
+    return {int(name.rpartition("-")[2]): name for name in names}
+
+
+def die(directory: Path, name: str) -> None:
+    """Let an instance end by itself."""
+    with (directory / name).open("a") as file:
+        file.write("told to end\n")
 
 
 async def ask(scaler: WebhookScaler, replicas: int, *victims: str) -> Answer:
@@ -45,53 +55,78 @@ async def ask(scaler: WebhookScaler, replicas: int, *victims: str) -> Answer:
 
 
 async def test_the_server_of_the_page_does_what_a_leader_asks(tmp_path: Path) -> None:
+    began = int(time.time())
     async with serving(tmp_path, *service(tmp_path)) as port:
         scaler = WebhookScaler(f"http://127.0.0.1:{port}/scale", TOKEN)
-        await eventually(lambda: instances(tmp_path) == {"replica-1"}, "one runs before anybody asks")
+        await eventually(lambda: list(instances(tmp_path)) == [1], "one runs before anybody asks")
         for _ in range(2):  # the wanted state, so that the same request again changes nothing
             assert await ask(scaler, 3) is Answer.ACCEPTED
         await eventually(lambda: len(instances(tmp_path)) == 3, "three run")
-        assert instances(tmp_path) == {"replica-1", "replica-2", "replica-3"}
+        assert set(instances(tmp_path)) == {1, 2, 3}
+        victim = instances(tmp_path)[2]
+        assert began <= int(victim.split("-")[1]) <= time.time(), "no server that ran before gave such a name"
         line = f"{scaler.url}\n"  # an instance writes it when it has begun
-        await eventually(lambda: (tmp_path / "replica-2").read_text() == line, "it knows whom to ask")
+        await eventually(lambda: (tmp_path / victim).read_text() == line, "it knows whom to ask")
 
         (tmp_path / "stay").touch()
         for _ in range(3):  # a request comes again while the victim is still there
-            assert await ask(scaler, 2, "replica-2") is Answer.ACCEPTED
-        await eventually(lambda: "told" in (tmp_path / "replica-2").read_text(), "the victim is told")
+            assert await ask(scaler, 2, victim) is Answer.ACCEPTED
+        await eventually(lambda: "told" in (tmp_path / victim).read_text(), "the victim is told")
         assert await ask(scaler, 3) is Answer.ACCEPTED
-        await eventually(lambda: "replica-4" in instances(tmp_path), "a new one runs, by a name of its own")
+        await eventually(lambda: 4 in instances(tmp_path), "a new one runs, by a name of its own")
         (tmp_path / "stay").unlink()
-        await eventually(lambda: (tmp_path / "replica-2.gone").exists(), "the victim is gone")
-        assert (tmp_path / "replica-2.gone").read_text().count("told to end") == 1
-        assert instances(tmp_path) == {"replica-1", "replica-3", "replica-4"}
+        await eventually(lambda: (tmp_path / f"{victim}.gone").exists(), "the victim is gone")
+        assert (tmp_path / f"{victim}.gone").read_text().count("told to end") == 1
+        assert set(instances(tmp_path)) == {1, 3, 4}
         await scaler.close()
 
 
 async def test_the_server_of_the_page_replaces_what_has_died(tmp_path: Path) -> None:
     async with serving(tmp_path, *service(tmp_path)) as port:
         scaler = WebhookScaler(f"http://127.0.0.1:{port}/scale", TOKEN)
-        await eventually(lambda: instances(tmp_path) == {"replica-1"}, "one runs")
-        # What is added to it before the instance has written its own line is written over.
-        await eventually(lambda: (tmp_path / "replica-1").read_text(), "it has begun")
-        with (tmp_path / "replica-1").open("a") as file:
-            file.write("told to end\n")
-        await eventually(lambda: (tmp_path / "replica-1.gone").exists(), "it has died")
+        assert await ask(scaler, 2) is Answer.ACCEPTED
+        # What is added to it before an instance has written its own line is written over.
+        await eventually(lambda: len(instances(tmp_path)) == 2, "two run")
+        dying = instances(tmp_path)[1]
+        await eventually(lambda: (tmp_path / dying).read_text(), "it has begun")
+        die(tmp_path, dying)
+        await eventually(lambda: (tmp_path / f"{dying}.gone").exists(), "it has died")
 
         async def replaced() -> None:
-            while "replica-2" not in instances(tmp_path):
-                await ask(scaler, 1)  # a leader asks again, whatever it was answered
+            while 3 not in instances(tmp_path):
+                await ask(scaler, 2)  # a leader asks again, whatever it was answered
 
         await asyncio.wait_for(replaced(), WAIT_SECONDS)
         await scaler.close()
 
 
+async def test_the_server_of_the_page_keeps_one_running_where_nobody_asks(tmp_path: Path) -> None:
+    """The only one died, and nothing was started ever again: the server looked in a request only."""
+    async with serving(tmp_path, *service(tmp_path)):
+        for number in (1, 2):
+            await eventually(lambda n=number: list(instances(tmp_path)) == [n], "one runs")
+            dying = instances(tmp_path)[number]
+            await eventually(lambda path=tmp_path / dying: path.read_text(), "it has begun")
+            die(tmp_path, dying)
+        await eventually(lambda: list(instances(tmp_path)) == [3], "one runs again")
+
+
+async def test_a_caller_that_says_nothing_does_not_stop_the_server_of_the_page(tmp_path: Path) -> None:
+    """One silent connection held up every request."""
+    async with serving(tmp_path, *service(tmp_path)) as port:
+        scaler = WebhookScaler(f"http://127.0.0.1:{port}/scale", TOKEN)
+        with socket.create_connection(("127.0.0.1", port)):
+            assert await ask(scaler, 2) is Answer.ACCEPTED
+        await scaler.close()
+
+
 async def test_the_server_of_the_page_takes_its_own_token_only(tmp_path: Path) -> None:
     async with serving(tmp_path, *service(tmp_path)) as port:
-        await eventually(lambda: instances(tmp_path) == {"replica-1"}, "one runs")
+        await eventually(lambda: list(instances(tmp_path)) == [1], "one runs")
+        first = instances(tmp_path)[1]
         for token in (None, "other", "s3cret-t0ke"):
             stranger = WebhookScaler(f"http://127.0.0.1:{port}/scale", token)
-            assert await ask(stranger, 1, "replica-1") is Answer.REFUSED
+            assert await ask(stranger, 1, first) is Answer.REFUSED
             await stranger.close()
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)
         connection.request("GET", "/scale")
@@ -101,6 +136,6 @@ async def test_the_server_of_the_page_takes_its_own_token_only(tmp_path: Path) -
         scaler = WebhookScaler(f"http://127.0.0.1:{port}/scale", TOKEN)
         for replicas in (2, 3):
             assert await ask(scaler, replicas) is Answer.ACCEPTED
-            await eventually(lambda n=replicas: f"replica-{n}" in instances(tmp_path), "one more")
-        assert "told" not in (tmp_path / "replica-1").read_text(), "a stranger named it"
+            await eventually(lambda n=replicas: n in instances(tmp_path), "one more")
+        assert "told" not in (tmp_path / first).read_text(), "a stranger named it"
         await scaler.close()

@@ -148,7 +148,8 @@ async def test_a_real_group_scales_itself_by_the_server_of_the_page(kafka: Clust
             assert await command("scale", group, str(replicas), "--bootstrap", kafka.bootstrap) == 0
             await eventually(lambda n=replicas: settled(seen(follower), n, 2 * n), f"{replicas} processes")
         (left,) = {each.instance for each in seen(follower).members}
-        assert left in {"replica-1", "replica-2"}
+        assert left.startswith("replica-")
+        assert left.endswith(("-1", "-2"))
         playing.cancel()
         await eventually(lambda: len(done(journal)) == load.sent, "everything is done")
     assert set(done(journal).values()) == {1}, "nothing is done twice"
