@@ -89,6 +89,8 @@ class ScaleOutcome(msgspec.Struct, frozen=True):
     """The other side asks not to be asked again before; None: it does not say."""
     stands: int | None = None
     """Replicas that somebody else has set, and that are left as they are; None: there are none."""
+    changeable: bool = False
+    """Others may change what was accepted: it is asked for again now and then, also where the group is as wanted."""
 
     @property
     def accepted(self) -> bool:

@@ -8,7 +8,7 @@ Theory of operation: the leader says what it wants (:meth:`ScaleReconciler.want`
     or when the other side asked to be asked again
     accepted in an older generation, and the scaler's
     wishes count in their generation only              now
-    after sending accepted, the group is so            never
+    after sending accepted, the group is so            never; where others may change it, look_seconds
 
 A wish that never was accepted is sent again even when the group happens to be so: the other side still holds
 an older one and would act on it. A newer wish breaks off the request under way where the scaler allows it, and
@@ -62,6 +62,8 @@ class Cadence(msgspec.Struct, frozen=True, kw_only=True):
     """Wait after the first request that was not accepted; doubles with each further one."""
     every_seconds: float = 10.0
     """Longest time between two requests while something is open."""
+    look_seconds: float = 60.0
+    """Between two requests where nothing is open, of what others may change. Chosen: one read a minute."""
     request_seconds_max: float = 30.0
     """Bound on one request, should a scaler not keep its own."""
 
@@ -272,7 +274,10 @@ class ScaleReconciler:
         if last.outcome.accepted:
             if not self._counts_still(last.request, self._wanted):
                 return 0.0
-            return regular if self._differs(self._wanted) else None
+            if self._differs(self._wanted):
+                return regular
+            # Members do not tell of what joins no group: replicas that somebody else has set, whose pods do not start.
+            return last.sent_at + self._cadence.look_seconds if last.outcome.changeable else None
         asked = last.answered_at + (last.outcome.retry_after_seconds or 0.0)
         return max(asked, min(last.answered_at + self._retry_seconds(), regular))
 

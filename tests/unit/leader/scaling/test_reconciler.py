@@ -202,6 +202,16 @@ async def test_a_wish_that_was_never_accepted_is_sent_although_the_group_is_so()
     assert fake.asked_at == [0.0, 1.0, 1.5]
 
 
+async def test_what_others_may_change_is_asked_for_again_although_the_group_is_so() -> None:
+    fake = FakeScaler()
+    fake.answers.extend([ScaleOutcome(ACCEPTED, changeable=True)] * 2)
+    async with running(fake) as bench:
+        bench.reconciler.observed(3, ["a", "b", "c"])
+        bench.reconciler.want(wish(3))
+        await asyncio.sleep(200)
+    assert fake.asked_at == [0.0, 60.0, 120.0]
+
+
 async def test_a_change_while_failing_is_sent_at_once_and_the_back_off_goes_on() -> None:
     fake = FakeScaler()
     fake.answer_next(*[FAILED] * 100)

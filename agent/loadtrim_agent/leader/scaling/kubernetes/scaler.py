@@ -169,7 +169,7 @@ class KubernetesScaler:
                 continue
             self._waited_for = None
             self._foreign.wrote(wanted.replicas)
-            return ScaleOutcome(Answer.ACCEPTED, f"{target}: {workload.replicas} -> {wanted.replicas}")
+            return ScaleOutcome(Answer.ACCEPTED, f"{target}: {workload.replicas} -> {wanted.replicas}", changeable=True)
 
     async def _lease_refuses(self, api: Conversation) -> ScaleOutcome | None:
         """Take the Lease where it is not held, and return the outcome where that is not possible; None: it is held.
@@ -204,7 +204,7 @@ class KubernetesScaler:
             if other := other_group(workload, wanted):
                 has += f", which the group {quoted(other)} set"
             said = filter(None, (has, shortfall(workload)))
-            return ScaleOutcome(Answer.ACCEPTED, one_line("; ".join(said)))
+            return ScaleOutcome(Answer.ACCEPTED, one_line("; ".join(said)), changeable=True)
         if refused := self._foreign.refuses(target, workload, wanted):
             return ScaleOutcome(Answer.REFUSED, one_line(refused), stands=workload.replicas)
         if workload.replicas > wanted.replicas and (why := uncounted(target, workload)):

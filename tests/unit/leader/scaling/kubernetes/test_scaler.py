@@ -427,6 +427,25 @@ async def test_another_autoscaler_is_left_alone_after_some_changes(caplog: pytes
     assert (await bench.ask(4))[0] is Answer.ACCEPTED, "a Helm upgrade must not stop it for ever"
 
 
+async def test_a_foreign_number_whose_pods_never_join_is_corrected_within_a_minute() -> None:
+    """The group was as wanted, so nobody looked: five pods without an image stayed for ever."""
+    bench = Bench(2, ready=3)
+    reconciler = ScaleReconciler(bench.scaler)
+    running = asyncio.create_task(reconciler.run())
+    reconciler.observed(3, pods(0, 1, 2))
+    reconciler.want(wanted(3, staying=pods(0, 1, 2)))
+    await asyncio.sleep(5.0)
+    assert bench.cluster.replicas == 3
+    bench.cluster.change(8, "kubectl")
+    reads = bench.cluster.reads
+    await asyncio.sleep(60.0)
+    assert bench.cluster.replicas == 3
+    await asyncio.sleep(600.0)
+    assert bench.cluster.reads - reads <= 15, "one look a minute"
+    await reconciler.close()
+    await running
+
+
 @pytest.mark.parametrize("foreign", ["correct", "respect"])
 async def test_what_another_leader_of_the_group_wrote_is_not_foreign(
     foreign: Foreign, caplog: pytest.LogCaptureFixture
