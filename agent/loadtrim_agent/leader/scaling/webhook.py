@@ -144,8 +144,11 @@ class WebhookScaler:
             exchange.break_off()
 
     def _connect(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname or "", self._parts.port
-        if self._parts.scheme == "http":
+        plain = self._parts.scheme == "http"
+        # Without a port http.client looks for one in the host, and takes the last group of an IPv6 address for it.
+        default = http.client.HTTP_PORT if plain else http.client.HTTPS_PORT
+        host, port = self._parts.hostname or "", self._parts.port or default
+        if plain:
             return http.client.HTTPConnection(host, port, timeout=self._timeout)
         if self._tls is None:  # in the request's thread: reading the certificates takes tens of milliseconds
             self._tls = ssl.create_default_context()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,30 @@ async def test_ipv6() -> None:
         pytest.skip("no IPv6 on this machine")
     with receiver:
         assert (await WebhookScaler(receiver.url).request(WANTED)).accepted
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("http://[::1]/scale", ("::1", 80)),
+        ("https://[fd00::7:8080]/scale", ("fd00::7:8080", 443)),
+        ("http://[fd00::7]:8099/scale", ("fd00::7", 8099)),
+        ("https://scaler.internal/scale", ("scaler.internal", 443)),
+    ],
+)
+async def test_the_request_goes_to_the_host_that_the_address_names(
+    url: str, asked: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last group of an IPv6 address without a port was taken for one: the token went to another host."""
+    connected: list[tuple[str, int]] = []
+
+    def connect(address: tuple[str, int], *_: Any, **__: Any) -> Any:
+        connected.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", connect)
+    await WebhookScaler(url, TOKEN).request(WANTED)
+    assert connected == [asked]
 
 
 async def test_proxies_of_the_environment_are_not_used(server: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
