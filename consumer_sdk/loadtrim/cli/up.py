@@ -22,6 +22,7 @@ from loadtrim.observer.connection import Connection, add_arguments, connection_f
 from loadtrim.observer.control_topic import topic_of
 from loadtrim.observer.ended import EndedProcesses
 from loadtrim.observer.follow import CONNECTING, GroupFollower
+from loadtrim.observer.group import ObservedGroup
 from loadtrim.orchestrator.instances import (
     EventKind,
     LogDirectoryError,
@@ -30,7 +31,7 @@ from loadtrim.orchestrator.instances import (
     OrchestratorOptions,
 )
 from loadtrim.orchestrator.orchestrator import CommandNotFoundError, LocalOrchestrator
-from loadtrim.orchestrator.supervisor import INSTANCES_MAX
+from loadtrim.orchestrator.supervisor import INSTANCES_MAX, Phase
 from loadtrim_agent.observability.text import duration, number
 
 from .arguments import seconds_of_at_least
@@ -51,6 +52,8 @@ LOOK_SECONDS = 0.25
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_SECONDS = 30.0
 """A process that ended is looked for among the members for so long. Chosen: three default session timeouts."""
+JOIN_SECONDS = 60.0
+"""An instance that has run for so long and is no member is told of. Chosen: imports and a rebalance take less."""
 REPEAT_SECONDS = 1.0
 """A signal so soon after the first one is the same one again: ``timeout`` signals its child and then its group. Chosen:
 far above what lies between these two, below what a person takes to see that a second Ctrl-C is needed."""
@@ -181,6 +184,8 @@ class _Session:
         """Processes that ended and were not seen as members yet."""
         self._last_words = ""
         self._trouble_said = ""
+        self._strangers_said: set[int | None] = set()
+        """Ids of processes that were told to be no member."""
         self._signalled_at: float | None = None
         self._printer = LinePrinter(asyncio.get_running_loop(), self._stop.set)
         live = None if args.plain or args.json or not sys.stdout.isatty() else _live_module()
@@ -368,6 +373,25 @@ class _Session:
             return
         state = follower.state()
         self._say(group_line(state), {"kind": "group", **msgspec.to_builtins(state)})
+        self._say_strangers(state)
+
+    def _say_strangers(self, state: ObservedGroup) -> None:
+        """Say which instances have not joined the group, once for each process. The live view shows members."""
+        known = {each.instance for each in state.members}
+        if state.mixed or "" in known:
+            return  # Any instance may be one of those whose name is not known.
+        now = time.time()
+        for each in self._orchestrator.instances:
+            runs = 0.0 if each.started_at is None or each.phase is not Phase.RUNNING else now - each.started_at
+            if runs < JOIN_SECONDS or each.name in known or each.process_id in self._strangers_said:
+                continue
+            self._strangers_said.add(each.process_id)
+            words = (
+                f"{each.name} has run for {duration(runs)} and is no member of {state.group}: it owns nothing there, "
+                "and is a replica here. Look at what it does before its consumer starts"
+            )
+            body = {"kind": "no_member", "at": now, "instance": each.name, "group": state.group, "text": words}
+            self._say(words, body)
 
     def _say_trouble(self) -> None:
         """Say why the group cannot be followed, once for each reason. The live view shows it all the time."""

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from loadtrim.cli import up
-from loadtrim.cli.up import REPEAT_SECONDS
+from loadtrim.cli.up import JOIN_SECONDS, REPEAT_SECONDS
 from loadtrim.errors import UsageError
 from loadtrim.observer.connection import Connection
 from loadtrim.observer.follow import CONNECTING, GroupFollower
+from loadtrim.orchestrator.instances import InstanceInfo
+from loadtrim.orchestrator.supervisor import Phase
+from loadtrim_agent.wire.ownership_records import HelloRecord
 
 RUNNING: Any = SimpleNamespace(over=False, failing=lambda _: False)
 """An orchestrator whose instances run."""
@@ -106,6 +110,29 @@ async def test_trouble_with_the_group_is_told_with_what_it_means(capsys: pytest.
     session._say_trouble()
     session.close()
     assert "cannot follow payments: No broker can be talked to; its members are not told of" in capsys.readouterr().out
+
+
+async def test_an_instance_that_does_not_join_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """One that hung at its start counted as a replica, and not a word was said of it."""
+    session = session_of("--json")
+    follower = session._follower = GroupFollower(session._connection, "payments")
+    follower.trouble = ""
+    now = time.time()
+    follower.view.apply(HelloRecord(group="payments", member="m", at=now, instance="pay-2"), now)
+    ages = {"pay-1": JOIN_SECONDS + 1.0, "pay-2": JOIN_SECONDS + 1.0, "pay-3": JOIN_SECONDS - 1.0}
+    instances = [
+        InstanceInfo(name=name, phase=Phase.RUNNING, asked_at=now - age, started_at=now - age, process_id=number)
+        for number, (name, age) in enumerate(ages.items())
+    ]
+    instances.append(InstanceInfo(name="pay-4", phase=Phase.WAITING, asked_at=now - 100.0))
+    session._orchestrator = SimpleNamespace(instances=tuple(instances))  # type: ignore[assignment]
+    for _ in range(2):
+        session._say_group()
+    session.close()
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    strangers = [each for each in told if each["kind"] == "no_member"]
+    assert [(each["instance"], each["group"]) for each in strangers] == [("pay-1", "payments")]
+    assert "pay-1 has run for 61 s and is no member of payments" in strangers[0]["text"]
 
 
 @pytest.mark.parametrize(
