@@ -301,8 +301,8 @@ class Supervisor:
     def wanted(self) -> int:
         """The number of instances that there are to be: the most that a group wants, up to the maximum.
 
-        The minimum is kept by the group's leader, who goes below it where somebody forces that. What were started to
-        keep it here would join the group and be the leader's next victim, for ever.
+        The group's leader keeps the minimum, and goes below it where that is forced. An instance that is started to
+        keep it here joins the group and is the leader's next victim, for ever.
         """
         if self._stopping:
             return 0
