@@ -101,12 +101,10 @@ async def _go_back(member: Member) -> None:
 
 
 async def _seek_back(member: Member) -> None:
-    """Hand out from some records before on, or from the first that was gathered."""
+    """Hand out from some records before the last commit on: what was gathered behind it is forgotten."""
     for at in _some(member):
-        position = await member.consumer.position(at)
-        offset = max(0, position - member.rng.randint(0, BACK_MAX))
-        gathered = [record.offset for record in member.gathered.records if (record.topic, record.partition) == at]
-        offset = min(offset, *gathered, position)
+        position, committed = await member.consumer.position(at), await member.consumer.committed(at)
+        offset = max(0, min(position, committed or 0) - member.rng.randint(0, BACK_MAX))
         member.consumer.seek(at, offset)
         _sought(member, at, offset)
 
