@@ -30,6 +30,7 @@ from integration.harness_consumers import drain, make, new_group, send
 from loadtrim import Consumer
 from loadtrim.testing import LocalKafka
 from loadtrim_agent.kafka.connections import Connections
+from loadtrim_agent.kafka.pool import ConnectionPool
 
 pytestmark = [
     pytest.mark.kafka,
@@ -193,6 +194,48 @@ async def test_a_group_whose_tokens_are_refused_at_times(secured: Secured) -> No
         await eventually(lambda: len(counts) == 40, "what was there is read")
         await eventually(lambda: len(one.assignment()) == len(two.assignment()) == 2, "both take part")
     assert set(counts.values()) == {1}, "nothing was repeated"
+
+
+class Failing(Tokens):
+    """Its identity provider fails at times, by an error that is neither the operating system's nor Kafka's."""
+
+    failing = False
+    raised = 0
+
+    async def token(self) -> str:
+        if self.failing:
+            self.raised += 1
+            raise LookupError("503 from the identity provider")
+        return await super().token()
+
+
+async def test_a_group_whose_token_provider_raises_for_a_while(secured: Secured) -> None:
+    """One exception ended the consumer for good: it reached whichever request waited for the connection."""
+    kafka = secured.kafka
+    topic, group = kafka.create_topic(partitions=4), new_group()
+    given = secured.arguments("SASL_PLAINTEXT", "OAUTHBEARER")
+    tokens = Failing()
+    one = make(kafka, topic, group=group, **{**given, "sasl_oauth_token_provider": tokens})
+    two = make(kafka, topic, group=group, **given)
+    async with one, two, drain(one, two) as counts:
+        await eventually(lambda: len(one.assignment()) == len(two.assignment()) == 2, "both take part")
+        tokens.failing = True
+        link = one._client.link
+        await link.run(closed(link.need_agent().connections.pool))
+        await eventually(lambda: tokens.raised > 2, "new connections are tried")
+        tokens.failing = False
+        await send(kafka, topic, [f"{n}" for n in range(40)], partition=None)
+        await eventually(lambda: len(counts) == 40, "all is read")
+        await eventually(lambda: len(one.assignment()) == len(two.assignment()) == 2, "both take part again")
+        assert link.need_agent().condition.failure is None
+    assert set(counts.values()) == {1}, "nothing was repeated"
+
+
+async def closed(pool: ConnectionPool) -> None:
+    """Close every connection of a member, as a broker does that authenticates anew (``connections.max.reauth.ms``)."""
+    for broker in pool._brokers.values():
+        for each in [*broker._held.values(), *broker._idle]:
+            each.connection.close()
 
 
 async def test_a_client_that_was_told_of_no_broker_asks_again(secured: Secured) -> None:

@@ -16,7 +16,7 @@ from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.wire.baseline_records import TOPICS_MAX, Baselines
 from loadtrim_agent.wire.envelope import UnreadableRecord
 
-from .connections import UNREACHABLE, Channel, Connections
+from .connections import UNREACHABLE, Channel, Connections, connecting
 from .partition_log import REQUEST_SECONDS, PartitionLog
 from .pool import ConnectionPool
 
@@ -74,7 +74,8 @@ class BaselineReader:
         """Read what is new."""
         try:
             if not self._connected:
-                await self._connections.start()
+                with connecting():
+                    await self._connections.start()
                 self._connected = True
             partitions = await self._partitions()
             if set(self._positions) - set(partitions):

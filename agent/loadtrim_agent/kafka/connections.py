@@ -27,7 +27,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from loadtrim_agent.common.tasks import is_being_cancelled
 
 from .backoff import RECONNECT_SECONDS_MAX, Backoff
-from .pool import CONNECT_SECONDS, Address, ConnectionPool, request_timeout_ms, retry_seconds
+from .pool import CONNECT_SECONDS, UNREACHABLE, Address, ConnectionPool, request_timeout_ms, retry_seconds
 
 __all__ = [
     "CONNECTION_SETTINGS",
@@ -40,6 +40,7 @@ __all__ = [
     "TokensOfUser",
     "check_settings",
     "connect_seconds",
+    "connecting",
 ]
 
 log = logging.getLogger("loadtrim")
@@ -63,9 +64,6 @@ CONNECTION_SETTINGS = (
 )
 """Constructor arguments that every client of the agent takes over from the user's consumer: TLS and SASL included."""
 
-UNREACHABLE = (KafkaError, OSError, asyncio.TimeoutError)
-"""No answer, or none that can be used."""
-
 CONNECT_SECONDS_MIN = 2.0
 """TLS and SASL take some ten round trips. Chosen: a fifth of a second each."""
 BOOTSTRAP_TRIES = 5
@@ -80,6 +78,20 @@ GROUP_COORDINATOR = 0
 def check_settings(settings: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
     """Raises ``ValueError`` as ``AIOKafkaConsumer`` does where no connection could be made with these."""
     AIOKafkaClient(loop=loop, **{name: settings[name] for name in CONNECTION_SETTINGS if name in settings})
+
+
+@contextlib.contextmanager
+def connecting() -> Iterator[None]:
+    """Make of what a token provider or Kerberos raises in the block a connection that failed.
+
+    A client that connects raises it as it is, which suits the user's start() alone.
+    """
+    try:
+        yield
+    except UNREACHABLE:
+        raise
+    except Exception as error:
+        raise KafkaConnectionError(f"the connection could not be made: {error!r}") from error
 
 
 class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]

@@ -26,7 +26,7 @@ from loadtrim_agent.wire.codec import Record, decode, encode
 from loadtrim_agent.wire.envelope import COORDINATION, TELEMETRY, UnreadableRecord
 from loadtrim_agent.wire.ownership_records import LoadRecord
 
-from .connections import UNREACHABLE, Backoff, Channel, Connections
+from .connections import UNREACHABLE, Backoff, Channel, Connections, connecting
 from .control_topic import PROBE_SECONDS, ControlTopic, ControlTopicUnusable
 from .lookback import Lookback
 from .partition_log import ANSWER_SECONDS, Appended, Fetched, PartitionLog
@@ -169,7 +169,8 @@ class ControlLog:
             ControlTopicUnusable: one of these is not possible.
         """
         try:
-            await self._connections.start()
+            with connecting():
+                await self._connections.start()
             async with asyncio.timeout(TOPIC_SECONDS):
                 await self._control_topic.ensure()
                 await self._connections.client.set_topics([self.topic])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from aiokafka.errors import KafkaError, LeaderNotAvailableError, NotControllerError, for_code
 
-from .connections import CONNECTION_SETTINGS, Backoff, Channel, Connections
+from .connections import CONNECTION_SETTINGS, Backoff, Channel, Connections, connecting
 
 __all__ = ["PROBE_SECONDS", "ControlTopic", "ControlTopicUnusable", "topic_configs"]
 
@@ -84,24 +85,32 @@ class ControlTopic:
         return partitions
 
     async def _create(self) -> None:
-        from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # once in a group's life, and slow to import
+        from aiokafka.admin import NewTopic
+
+        new = NewTopic(self._name, 2, 1, topic_configs=topic_configs())
+        new.replication_factor = -1  # the broker's default (KIP-464); the constructor does not take it
+        async with self._admin() as admin:
+            answer = await admin.create_topics([new])
+        code = answer.topic_errors[0][1]
+        if code not in (0, TOPIC_ALREADY_EXISTS):
+            raise ControlTopicUnusable(self.advice(for_code(code).__name__))
+
+    @contextlib.asynccontextmanager
+    async def _admin(self) -> AsyncIterator[Any]:
+        from aiokafka.admin import AIOKafkaAdminClient  # once in a group's life, and slow to import
 
         admin = AIOKafkaAdminClient(**self._settings)
-        await admin.start()
-        try:
-            # aiokafka's own request breaks where the controller is not known: a broker that has just started.
-            if admin._client.cluster.controller is None:
-                await admin._client.force_metadata_update()
-            if admin._client.cluster.controller is None:
-                raise NotControllerError("the brokers do not say yet which of them creates topics")
-            new = NewTopic(self._name, 2, 1, topic_configs=topic_configs())
-            new.replication_factor = -1  # the broker's default (KIP-464); the constructor does not take it
-            answer = await admin.create_topics([new])
-            code = answer.topic_errors[0][1]
-            if code not in (0, TOPIC_ALREADY_EXISTS):
-                raise ControlTopicUnusable(self.advice(for_code(code).__name__))
-        finally:
-            await admin.close()
+        with connecting():
+            await admin.start()
+            try:
+                # aiokafka's own request breaks where the controller is not known: a broker that has just started.
+                if admin._client.cluster.controller is None:
+                    await admin._client.force_metadata_update()
+                if admin._client.cluster.controller is None:
+                    raise NotControllerError("the brokers do not say yet which of them creates topics")
+                yield admin
+            finally:
+                await admin.close()
 
     def advice(self, error: object) -> str:
         """Return what an error means for the group, and what to do about it."""

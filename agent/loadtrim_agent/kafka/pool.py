@@ -37,6 +37,7 @@ from .receiving import AnswersProtocol
 __all__ = [
     "CONNECT_SECONDS",
     "IDLE_SECONDS",
+    "UNREACHABLE",
     "Address",
     "BreakObserver",
     "ConnectionPool",
@@ -50,6 +51,9 @@ log = logging.getLogger("loadtrim")
 Address = tuple[str, int]
 """Host and port."""
 
+UNREACHABLE = (KafkaError, OSError, TimeoutError)
+"""No answer, or none that can be used."""
+
 CONNECT_SECONDS = 10.0
 """A broker that has not taken a connection by then is tried again later. Source: the default of
 ``socket.connection.setup.timeout.ms`` in Kafka's own clients."""
@@ -62,7 +66,11 @@ CLOSED = "the connections are being closed"
 REFUSED = (
     "The broker refused the OAUTHBEARER token of a new connection to %s:%d; the next try asks "
     "sasl_oauth_token_provider for another. If it goes on: is the token out of date, or this machine's clock wrong? "
-    "Said once until a token is accepted."
+    "Said once until one is accepted."
+)
+RAISED = (
+    "A new connection to %s:%d could not be made. sasl_oauth_token_provider, Kerberos or what else proves who this "
+    "user is has raised %r. The consumer goes on, and tries again. Said once until a connection is made."
 )
 _ARGUMENTS = {
     "client_id": "client_id",
@@ -140,8 +148,8 @@ class ConnectionMaker:
         named = {name: settings[given] for given, name in _ARGUMENTS.items() if given in settings}
         self._arguments = _DEFAULTS | named | {"request_timeout_ms": request_timeout_ms(settings, request_timeout)}
         self._unsure = settings.get("sasl_mechanism") == "OAUTHBEARER"
-        self._refused: set[Address] = set()
-        """Brokers that refused the last token. Invariant: no more than there are brokers."""
+        self._said: set[tuple[Address, str]] = set()
+        """What was said of a broker since it took a connection last. Invariant: two texts a broker at most."""
         self.observers: dict[BreakObserver, None] = {}
         """In the order in which they came, as all that has effects: by address, a seed would not repeat a run."""
 
@@ -151,25 +159,36 @@ class ConnectionMaker:
         Raises:
             KafkaError, OSError, TimeoutError: the broker does not take it.
         """
-        connection = await create_conn(*broker, on_close=self._closed, **self._arguments)
+        try:
+            connection = await create_conn(*broker, on_close=self._closed, **self._arguments)
+        except UNREACHABLE:
+            raise
+        except Exception as error:
+            # A token provider and Kerberos raise what they like. It may be well again at the next try.
+            self._say(broker, RAISED, error)
+            raise KafkaConnectionError(f"the connection could not be made: {error!r}") from error
         try:
             if self._unsure and not await self._is_accepted(connection):
-                log.log(logging.DEBUG if broker in self._refused else logging.ERROR, REFUSED, *broker)
-                self._refused.add(broker)
+                self._say(broker, REFUSED)
                 raise KafkaConnectionError("the broker refused the token")
-            self._refused.discard(broker)
+            self._said -= {(broker, RAISED), (broker, REFUSED)}
             AnswersProtocol.take_over(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
+    def _say(self, broker: Address, text: str, *arguments: object) -> None:
+        """Say it once until the broker takes a connection: each channel tries again and again."""
+        log.log(logging.DEBUG if (broker, text) in self._said else logging.ERROR, text, *broker, *arguments)
+        self._said.add((broker, text))
+
     async def _is_accepted(self, connection: Any) -> bool:
         # A refusal is an ordinary answer that holds the reason (RFC 7628, 3.2.3), which aiokafka takes for success. All
         # requests would fail with IllegalSaslState then, until the broker closes the connection.
         try:
             answer = await connection.send(ApiVersionRequest())
-        except (KafkaError, OSError, TimeoutError):
+        except UNREACHABLE:
             return False
         return not answer.error_code
 

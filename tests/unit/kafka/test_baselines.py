@@ -60,3 +60,16 @@ async def test_what_is_compacted_away_is_no_sign_of_a_new_topic(logs: dict[int, 
     logs[0] = Log(2)
     await reader._read(0)
     assert sorted(known.curves(MONDAY)) == ["a", "b"]
+
+
+async def test_what_a_token_provider_raises_is_a_look_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raised as it was, it ended the task: nothing was expected of the history any more."""
+    broke: list[str] = []
+    reader = BaselineReader({}, "baselines", Baselines("g", utc_slots), SimpleNamespace(broke=broke.append))  # type: ignore[arg-type]
+
+    async def fail() -> None:
+        raise LookupError("503 from the identity provider")
+
+    monkeypatch.setattr(reader._connections, "start", fail)
+    await reader._look()
+    assert broke == ["baselines"]

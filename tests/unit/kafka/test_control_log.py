@@ -24,7 +24,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from loadtrim_agent.kafka.connections import RECONNECT_SECONDS_MAX
 from loadtrim_agent.kafka.control_log import POLL_SECONDS, SILENT_SECONDS, ControlLog, TelemetryEntry, TelemetryTail
-from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
+from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX, ControlTopicUnusable
 from loadtrim_agent.kafka.partition_log import Appended, Fetched, leader_epochs
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
@@ -120,6 +120,18 @@ async def test_a_broker_that_goes_just_now_is_no_reason_to_do_without_the_topic(
     await asyncio.wait_for(log._control_topic.ensure(), 10.0)
     assert list(answers) == []
     await log.close()
+
+
+async def test_what_a_token_provider_raises_is_a_topic_that_cannot_be_used_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raised as it was, it ended the task that tries the topic again, and with it the consumer."""
+    log = make_log()
+
+    async def fail() -> None:
+        raise LookupError("503 from the identity provider")
+
+    monkeypatch.setattr(log._connections, "start", fail)
+    with pytest.raises(ControlTopicUnusable, match="503 from the identity provider"):
+        await log.start()
 
 
 async def test_the_probe_is_tried_again_where_its_broker_goes(monkeypatch: pytest.MonkeyPatch) -> None:

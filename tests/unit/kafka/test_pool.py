@@ -561,3 +561,33 @@ async def test_a_token_that_goes_on_being_refused_is_told_once(
             with contextlib.suppress(KafkaConnectionError):
                 await maker.make(BROKER)
     assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "ERROR"]
+
+
+class IdentityProviderDown(Exception):
+    """As an HTTP library's errors: neither an OSError nor one of Kafka's."""
+
+
+async def test_what_a_token_provider_raises_is_a_connection_that_failed(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It reached the request that had waited longest, a heartbeat say, and ended the consumer for good."""
+    broker.error = IdentityProviderDown("503")
+    async with pooled() as pool:
+        requests = Requests(pool)
+        with pytest.raises(KafkaConnectionError, match="IdentityProviderDown") as raised:
+            await requests.begin("heartbeat")
+        assert raised.value.__cause__ is broker.error
+        broker.error = None
+        await asyncio.sleep(CONNECT_SECONDS)
+        await requests.begin("heartbeat")
+    assert "IdentityProviderDown" in caplog.text
+
+
+async def test_what_goes_on_being_raised_is_told_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    maker = module.ConnectionMaker({}, 1.0)
+    errors = [IdentityProviderDown("503"), IdentityProviderDown("503"), None, IdentityProviderDown("503")]
+    with caplog.at_level(logging.DEBUG, "loadtrim"):
+        for broker.error in errors:
+            with contextlib.suppress(KafkaConnectionError):
+                await maker.make(BROKER)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "ERROR"]
