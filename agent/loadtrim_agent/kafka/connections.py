@@ -70,6 +70,10 @@ BOOTSTRAP_TRIES = 5
 METADATA_SECONDS = (2.0, 2.0, 4.0)
 """Chosen: longest waits for metadata; after each, a node is drawn anew. Where one of three nodes is frozen, that is the
 frozen one each time in one case of 27."""
+UPDATE_BROKE = (
+    "An update of the cluster's metadata broke (%r), so what is known of topics and leaders may be out of date. The "
+    "next update is made all the same. It is a fault of loadtrim: please report it. Said once until an update succeeds."
+)
 LOOKUP_SECONDS = 5.0
 GROUP_COORDINATOR = 0
 """Type of coordinator in FindCoordinator."""
@@ -153,7 +157,7 @@ def connect_seconds(session_timeout: float) -> float:
 
 
 class Client(AIOKafkaClient):  # type: ignore[misc]
-    """As aiokafka's, except for where its connections come from, two things that it never recovers from, and two that
+    """As aiokafka's, except for where its connections come from, three things that it never recovers from, and two that
     cost it a minute.
 
     * Requests take their connections from a pool (:mod:`.pool`); ``group`` names the channel.
@@ -161,6 +165,8 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
       closed has no broker to ask, for ever. Here the next bootstrap server, or the same, is asked anew.
     * Brokers that were all replaced while this client was cut off: aiokafka asks those that it knows, for ever. Here
       the bootstrap servers are asked when none of them answers (KIP-899).
+    * An error that aiokafka does not expect while it updates its metadata: its task for that ends. Here it is said, and
+      the next update is made.
     * A broker that takes connections and never answers, as one that is frozen: aiokafka waits for
       ``request_timeout_ms``, and connects to no other broker meanwhile. Here each connection is made on its own, within
       a time.
@@ -178,6 +184,8 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         self._retry_seconds = retry_seconds(settings)
         self.cluster_id = ""
         """The cluster's own name, as the last answer tells it; empty: none has told it."""
+        self._update_broke = False
+        """The last update of the metadata broke, and it was said."""
 
     async def bootstrap(self) -> None:
         """Connect.
@@ -263,6 +271,19 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
     # -- metadata ------------------------------------------------------------------------------------------------
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Any) -> bool:
+        # aiokafka's task that calls this ends by any error, and in silence. Every wait for metadata would then last for
+        # ever.
+        try:
+            updated = await self._update_in_time(cluster_metadata, topics)
+        except Exception as error:
+            log.log(logging.DEBUG if self._update_broke else logging.ERROR, UPDATE_BROKE, error, exc_info=error)
+            self._update_broke = True
+            cluster_metadata.failed_update(None)
+            return False
+        self._update_broke = False
+        return updated
+
+    async def _update_in_time(self, cluster_metadata: Any, topics: Any) -> bool:
         request = MetadataRequest(list(topics) if topics else None)
         for seconds in METADATA_SECONDS:
             with contextlib.suppress(TimeoutError):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiokafka.abc import AbstractTokenProvider
@@ -186,6 +187,29 @@ async def test_metadata_that_a_node_does_not_answer_is_asked_of_another(
     async with asyncio.timeout(60.0):
         assert await client._metadata_update(client.cluster, ["topic"])
     assert asyncio.get_running_loop().time() - begun == pytest.approx(2.0)
+
+
+async def test_what_breaks_an_update_of_the_metadata_does_not_end_the_updates(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task that makes them ended, and in silence: every later wait for metadata lasted for ever."""
+    async with memory_broker({"topic": 1}) as broker, asyncio.timeout(30.0):
+        connections = Connections({"bootstrap_servers": f"127.0.0.1:{broker.port}"})
+        await connections.start()
+        client = connections.client
+        broken = [LookupError("no such thing"), LookupError("no such thing"), None, LookupError("no such thing")]
+        ask = client._ask_for_metadata
+
+        async def break_at_times(*given: Any) -> bool:
+            error = broken.pop(0)
+            if error is not None:
+                raise error
+            return await ask(*given)
+
+        monkeypatch.setattr(client, "_ask_for_metadata", break_at_times)
+        assert [await client.force_metadata_update() for _ in range(4)] == [False, False, True, False]
+        await connections.close()
+    assert sum("metadata broke" in line for line in caplog.messages) == 2, "once, until one succeeds"
 
 
 async def test_where_all_brokers_were_replaced_the_bootstrap_servers_are_asked() -> None:
