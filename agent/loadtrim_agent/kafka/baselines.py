@@ -50,7 +50,7 @@ class BaselineReader:
         self._topic = topic
         self._baselines = baselines
         self._boundary = boundary
-        self._connections = Connections(settings, pool)
+        self._connections = Connections(settings, pool, creates_topics=False)
         self._connected = False
         self._positions: dict[int, int] = {}
         """Partition -> offset read next."""

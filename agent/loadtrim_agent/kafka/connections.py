@@ -175,12 +175,14 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
 
     Args:
         pool: of its connections.
+        creates_topics: whether a broker may make a topic that it is asked about (``auto.create.topics.enable``).
         settings: of aiokafka's client.
     """
 
-    def __init__(self, pool: ConnectionPool, **settings: Any) -> None:
+    def __init__(self, pool: ConnectionPool, *, creates_topics: bool = True, **settings: Any) -> None:
         super().__init__(**settings)
         self._pool = pool
+        self._creates_topics = creates_topics
         self._retry_seconds = retry_seconds(settings)
         self.cluster_id = ""
         """The cluster's own name, as the last answer tells it; empty: none has told it."""
@@ -284,7 +286,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         return updated
 
     async def _update_in_time(self, cluster_metadata: Any, topics: Any) -> bool:
-        request = MetadataRequest(list(topics) if topics else None)
+        request = MetadataRequest(list(topics) if topics else None, self._creates_topics)
         for seconds in METADATA_SECONDS:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -330,17 +332,23 @@ class Connections:
         settings: the user's constructor arguments; those of :data:`CONNECTION_SETTINGS` are used.
         pool: where the connections come from; None: a pool of its own.
         request_timeout: upper bound of any request, seconds: above the longest that is asked for.
+        creates_topics: whether a broker may make a topic by itself that it is asked about.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], pool: ConnectionPool | None = None, *, request_timeout: float = 0.0
+        self,
+        settings: Mapping[str, Any],
+        pool: ConnectionPool | None = None,
+        *,
+        request_timeout: float = 0.0,
+        creates_topics: bool = True,
     ) -> None:
         taken = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
         taken["request_timeout_ms"] = request_timeout_ms(taken, request_timeout)
         self.retry_backoff = retry_seconds(taken)
         self.pool = pool if pool is not None else ConnectionPool(settings, request_timeout=request_timeout)
         self._owns_pool = pool is None
-        self.client = Client(self.pool, **taken)
+        self.client = Client(self.pool, creates_topics=creates_topics, **taken)
 
     async def start(self) -> None:
         """Connect.
@@ -379,9 +387,7 @@ class Connections:
             raise
 
     async def partitions_of(self, topic: str, channel: Channel, *, timeout: float) -> tuple[int, list[int]]:
-        """Ask any broker for a topic's partitions: (error code, their numbers).
-
-        Not by the client's own metadata: a broker that creates topics by itself would make it.
+        """Ask any broker for a topic's partitions: (error code, their numbers). No broker makes it for the asking.
 
         Raises:
             KafkaError: no connection. TimeoutError: no answer in time.

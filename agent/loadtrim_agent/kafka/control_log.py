@@ -27,7 +27,7 @@ from loadtrim_agent.wire.envelope import COORDINATION, TELEMETRY, UnreadableReco
 from loadtrim_agent.wire.ownership_records import LoadRecord
 
 from .connections import UNREACHABLE, Backoff, Channel, Connections, connecting
-from .control_topic import PROBE_SECONDS, ControlTopic, ControlTopicUnusable
+from .control_topic import PROBE_SECONDS, TOPIC_SECONDS, ControlTopic, ControlTopicUnusable
 from .lookback import Lookback
 from .partition_log import ANSWER_SECONDS, Appended, Fetched, PartitionLog
 from .pool import ConnectionPool
@@ -48,8 +48,6 @@ BURST_SECONDS = 0.5
 """Chosen: reads of this time may come together."""
 SILENT_SECONDS = 3.0
 """No answer to the tail's fetches, or to an append, for this long: the log has failed. Above :data:`POLL_SECONDS`."""
-TOPIC_SECONDS = 30.0
-"""How long a topic that is created may take until it has leaders."""
 KEY_SEPARATOR = "\x00"
 _NO_MESSAGE = SimpleNamespace(value=None)
 """In place of a batch that cannot be unpacked."""
@@ -139,7 +137,8 @@ class ControlLog:
         self.topic = topic
         self._reader = reader
         self._tasks = tasks
-        self._connections = Connections(settings, pool)
+        # A broker that makes topics by itself makes them with its own settings and number of partitions.
+        self._connections = Connections(settings, pool, creates_topics=False)
         self._control_topic = ControlTopic(self._connections, settings, topic)
         self._coordination = self._partition(COORDINATION, Channel.TAIL, Channel.APPEND)
         self._telemetry = self._partition(TELEMETRY, Channel.TELEMETRY, Channel.REPORT, compressed=True)
@@ -177,6 +176,7 @@ class ControlLog:
                 self._position = await self._control_topic.patiently(self._coordination.end)
             async with asyncio.timeout(PROBE_SECONDS):
                 await self._control_topic.patiently(self._probe)
+            self._tasks.spawn(self._control_topic.keep(), "keep-topic")
         except BaseException as error:
             await self.close()
             if isinstance(error, UNREACHABLE):

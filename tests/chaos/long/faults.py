@@ -334,7 +334,7 @@ async def move_leaders(world: World, rng: random.Random, window: Window) -> None
 
 @_fault("control topic deleted", alone=True)
 async def control_deleted(world: World, rng: random.Random, window: Window) -> None:
-    """Deleted under its readers; sooner or later the next member that starts makes it anew."""
+    """Deleted under its readers: a member makes it anew, one that runs or the next that starts."""
     away = rng.choice((0.0, rng.uniform(1.0, 6.0)))
     window.detail = f"made anew after {away:.1f} s"
     await asyncio.to_thread(world.cluster.delete_topic, world.control)

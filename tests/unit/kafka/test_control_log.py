@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import (
+    InvalidPartitionsError,
     KafkaConnectionError,
+    KafkaError,
     LeaderNotAvailableError,
     MessageSizeTooLargeError,
     NodeNotReadyError,
@@ -22,9 +24,9 @@ from aiokafka.errors import (
 )
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from loadtrim_agent.kafka.connections import RECONNECT_SECONDS_MAX
+from loadtrim_agent.kafka.connections import RECONNECT_SECONDS_MAX, Connections
 from loadtrim_agent.kafka.control_log import POLL_SECONDS, SILENT_SECONDS, ControlLog, TelemetryEntry, TelemetryTail
-from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX, ControlTopicUnusable
+from loadtrim_agent.kafka.control_topic import KEEP_SECONDS, KEEP_SECONDS_MAX, LOOK_SECONDS_MAX, ControlTopicUnusable
 from loadtrim_agent.kafka.partition_log import Appended, Fetched, leader_epochs
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
@@ -34,7 +36,7 @@ from loadtrim_agent.wire.telemetry_records import ReportRecord
 from partition_logs import SharedLog
 
 NO_READER: Any = SimpleNamespace(
-    feed=lambda *_: None, spawn=lambda *_: None, unreadable=lambda: None, clock=lambda *_: None
+    feed=lambda *_: None, spawn=lambda work, _: work.close(), unreadable=lambda: None, clock=lambda *_: None
 )
 
 
@@ -99,6 +101,141 @@ async def test_a_broker_that_does_not_know_its_controller_yet_is_asked_again(mon
     monkeypatch.setattr(log._control_topic, "_count_partitions", count)
     await asyncio.wait_for(log._control_topic.ensure(), 10.0)
     assert asked == ["metadata", "created"]
+
+
+class Brokers:
+    """A cluster in which the control topic has so many partitions; None: it is not there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, log: ControlLog) -> None:
+        self.partitions: int | None = None
+        self.refusal: KafkaError | None = None
+        self.asked: list[str] = []
+        self._client = self
+        self.cluster = SimpleNamespace(controller=object(), partitions_for_topic=lambda topic: self._there())
+        monkeypatch.setattr("aiokafka.admin.AIOKafkaAdminClient", lambda **_: self)
+        monkeypatch.setattr(log._connections, "client", self)
+        monkeypatch.setattr(log._control_topic, "_count_partitions", self._count)
+        self._seen: int | None = None
+
+    def _there(self) -> set[int] | None:
+        return None if self._seen is None else set(range(self._seen))
+
+    async def _count(self) -> int | None:
+        return self.partitions
+
+    async def force_metadata_update(self) -> None:
+        self._seen = self.partitions
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def create_topics(self, topics: list[Any]) -> object:
+        return self._answer("created", topics[0].num_partitions)
+
+    async def create_partitions(self, topics: dict[str, Any]) -> object:
+        [new] = topics.values()
+        return self._answer("enlarged", new.total_count)
+
+    def _answer(self, what: str, partitions: int) -> object:
+        self.asked.append(what)
+        if self.refusal is not None:
+            raise self.refusal
+        self.partitions = partitions
+        return SimpleNamespace(topic_errors=[("topic", 0)])
+
+
+async def test_a_topic_that_a_broker_made_with_one_partition_is_given_the_second(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each member that started shared the group as a plain consumer, and the whole group did."""
+    log = make_log()
+    brokers = Brokers(monkeypatch, log)
+    brokers.partitions = 1
+    await log._control_topic.ensure()
+    assert (brokers.asked, brokers.partitions) == (["enlarged"], 2)
+    assert "auto.create.topics.enable" in caplog.text
+
+
+async def test_a_topic_that_another_member_has_just_given_its_second_partition_is_as_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = make_log()
+    brokers = Brokers(monkeypatch, log)
+    counts = iter([1, 1, 2])
+
+    async def count() -> int:
+        return next(counts)
+
+    monkeypatch.setattr(log._control_topic, "_count_partitions", count)
+    brokers.refusal = InvalidPartitionsError()
+    await asyncio.wait_for(log._control_topic.ensure(), 10.0)
+    assert brokers.asked == ["enlarged"]
+
+
+async def test_a_topic_that_may_not_be_given_its_second_partition_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = make_log()
+    brokers = Brokers(monkeypatch, log)
+    brokers.partitions, brokers.refusal = 1, TopicAuthorizationFailedError("no rights")
+    with pytest.raises(ControlTopicUnusable, match="fewer than 2 partitions.*no rights.*--alter"):
+        await log._control_topic.ensure()
+
+
+async def test_a_topic_under_a_name_of_the_users_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be somebody else's, and a topic never loses a partition again."""
+    log = ControlLog({"bootstrap_servers": "localhost:1"}, "orders", NO_READER, NO_READER)
+    brokers = Brokers(monkeypatch, log)
+    brokers.partitions = 1
+    with pytest.raises(ControlTopicUnusable, match="fewer than 2 partitions"):
+        await log._control_topic.ensure()
+    assert brokers.asked == []
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("partitions", "asked"), [(2, []), (1, ["enlarged"]), (None, ["created"])])
+async def test_a_topic_that_is_used_is_mended(
+    monkeypatch: pytest.MonkeyPatch, partitions: int | None, asked: list[str]
+) -> None:
+    """Deleted, it was nobody's to make; made by a broker with one partition, it had no place for a report."""
+    log = make_log()
+    brokers = Brokers(monkeypatch, log)
+    brokers.partitions = brokers._seen = partitions
+    keeping = asyncio.create_task(log._control_topic.keep())
+    await asyncio.sleep(10 * KEEP_SECONDS)
+    assert (brokers.asked, brokers.partitions) == (asked, 2), "once"
+    keeping.cancel()
+
+
+@pytest.mark.looptime
+async def test_a_topic_that_cannot_be_mended_is_told_each_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = make_log()
+    brokers = Brokers(monkeypatch, log)
+    brokers.refusal = TopicAuthorizationFailedError("no rights")
+    keeping = asyncio.create_task(log._control_topic.keep())
+    await asyncio.sleep(600.0)
+    assert 10 <= caplog.text.count("no rights") <= 14
+    brokers.refusal = None
+    await asyncio.sleep(KEEP_SECONDS_MAX)
+    assert brokers.partitions == 2, "it goes on trying"
+    keeping.cancel()
+
+
+async def test_no_broker_makes_the_control_topic_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It made it with one partition, as the members asked who leads what of a topic that was deleted."""
+    allowed: list[bool] = []
+
+    async def ask(cluster: object, request: Any) -> bool:
+        allowed.append(request.prepare({3: (5, 5)}).allow_auto_topic_creation)
+        return True
+
+    for connections in (Connections({"bootstrap_servers": "localhost:1"}), make_log()._connections):
+        monkeypatch.setattr(connections.client, "_ask_for_metadata", ask)
+        await connections.client._metadata_update(connections.client.cluster, {"topic"})
+    assert allowed == [True, False]
 
 
 async def test_a_broker_that_goes_just_now_is_no_reason_to_do_without_the_topic(
