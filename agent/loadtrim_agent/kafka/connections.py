@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.conn import CloseReason
@@ -98,9 +99,20 @@ def connecting() -> Iterator[None]:
         raise KafkaConnectionError(f"the connection could not be made: {error!r}") from error
 
 
+class _TokenCall(msgspec.Struct, eq=False):
+    """One call of the user's token provider."""
+
+    outcome: asyncio.Task[str]
+    waiting: int = 0
+    """Connections that wait for it."""
+
+
 class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
     """Asks the user's ``sasl_oauth_token_provider`` in the user's loop, where aiokafka would: what it uses to get a
     token, an HTTP session say, belongs to that loop. The agent connects from a loop of its own.
+
+    A member makes several connections at once, and a try may be given up. So what is asked for while a call is under
+    way is that call's token, and the call is cancelled when nobody waits for it any more.
 
     Args:
         provider: the user's.
@@ -112,9 +124,25 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
         self._provider = provider
         self._loop = loop
         self._timeout = timeout
+        self._call: _TokenCall | None = None
+        """None: none is under way."""
 
     async def token(self) -> str:
         """Raises what the user's provider raises, and TimeoutError."""
+        call = self._call
+        if call is None or call.outcome.done():
+            call = self._call = _TokenCall(asyncio.create_task(self._ask(), name="loadtrim-token"))
+        call.waiting += 1
+        try:
+            return await asyncio.shield(call.outcome)
+        finally:
+            call.waiting -= 1
+            if not call.waiting:
+                call.outcome.cancel()
+                if self._call is call:
+                    self._call = None
+
+    async def _ask(self) -> str:
         async with asyncio.timeout(self._timeout):
             asked = asyncio.run_coroutine_threadsafe(self._provider.token(), self._loop)
             try:

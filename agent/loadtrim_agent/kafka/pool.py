@@ -27,6 +27,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 from aiokafka import __version__
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import CloseReason, create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 from aiokafka.protocol.admin import ApiVersionRequest
@@ -136,6 +137,33 @@ class _Waiter(msgspec.Struct, eq=False):
     """Set when it has waited for so long, and for as long as a new connection takes."""
 
 
+class _TokenOutsideLimit(AbstractTokenProvider):  # type: ignore[misc]
+    """Stops the time limit of one connection while its token is awaited, for which there is a limit of its own.
+
+    Args:
+        provider: gives the token.
+        limit: of the connection; entered.
+    """
+
+    def __init__(self, provider: AbstractTokenProvider, limit: asyncio.Timeout) -> None:
+        self._provider = provider
+        self._limit = limit
+
+    async def token(self) -> str:
+        """Raises what the provider raises."""
+        loop = asyncio.get_running_loop()
+        left = (self._limit.when() or loop.time()) - loop.time()
+        self._limit.reschedule(None)
+        try:
+            return str(await self._provider.token())
+        finally:
+            self._limit.reschedule(loop.time() + left)
+
+    def extensions(self) -> dict[str, str]:
+        found: dict[str, str] = self._provider.extensions()
+        return found
+
+
 class ConnectionMaker:
     """New connections that can be used: accepted by the broker, with answers that come in as :mod:`.receiving` says.
 
@@ -153,14 +181,28 @@ class ConnectionMaker:
         self.observers: dict[BreakObserver, None] = {}
         """In the order in which they came, as all that has effects: by address, a seed would not repeat a run."""
 
-    async def make(self, broker: Address) -> Any:
+    async def make(self, broker: Address, limit_seconds: float) -> Any:
         """Return a new connection of aiokafka's.
+
+        Args:
+            broker: where to.
+            limit_seconds: longest time that it may take, less the wait for a token.
 
         Raises:
             KafkaError, OSError, TimeoutError: the broker does not take it.
         """
+        async with asyncio.timeout(limit_seconds) as limit:
+            return await self._accepted(broker, self._with_limit(limit))
+
+    def _with_limit(self, limit: asyncio.Timeout) -> dict[str, Any]:
+        provider = self._arguments.get("sasl_oauth_token_provider")
+        if not isinstance(provider, AbstractTokenProvider):
+            return self._arguments
+        return self._arguments | {"sasl_oauth_token_provider": _TokenOutsideLimit(provider, limit)}
+
+    async def _accepted(self, broker: Address, arguments: Mapping[str, Any]) -> Any:
         try:
-            connection = await create_conn(*broker, on_close=self._closed, **self._arguments)
+            connection = await create_conn(*broker, on_close=self._closed, **arguments)
         except UNREACHABLE:
             raise
         except Exception as error:
@@ -360,8 +402,7 @@ class BrokerConnections:
     async def _make(self) -> PooledConnection:
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        async with asyncio.timeout(self._reach.limit_seconds):
-            made = await self._maker.make(self._broker)
+        made = await self._maker.make(self._broker, self._reach.limit_seconds)
         self._reach.succeeded(loop.time() - begun)
         return PooledConnection(made)
 

@@ -312,3 +312,60 @@ async def test_a_token_that_is_cancelled_in_user_code_is_a_connection_that_faile
     tokens = TokensOfUser(CancelledProvider(), asyncio.get_running_loop(), timeout=5.0)
     with pytest.raises(KafkaError, match="gave no token"):
         await tokens.token()
+
+
+class SlowProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """The user's identity provider takes its time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.cancelled = 0
+
+    async def token(self) -> str:
+        self.asked += 1
+        number = self.asked
+        try:
+            await asyncio.sleep(12.0)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return f"token {number}"
+
+
+@pytest.mark.looptime
+async def test_connections_that_are_made_together_share_one_token() -> None:
+    """A group's start asked the identity provider as often as connections were made."""
+    provider = SlowProvider()
+    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=40.0)
+    first = asyncio.create_task(tokens.token())
+    await asyncio.sleep(5.0)
+    assert await asyncio.gather(first, tokens.token()) == ["token 1", "token 1"]
+    assert await tokens.token() == "token 2", "what is asked for later is asked anew: the first may be out of date"
+
+
+@pytest.mark.looptime
+async def test_a_call_for_a_token_ends_with_the_last_that_waits_for_it() -> None:
+    provider = SlowProvider()
+    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=40.0)
+    first, second = (asyncio.create_task(tokens.token()) for _ in range(2))
+    await asyncio.sleep(1.0)
+    first.cancel()
+    assert await second == "token 1"
+    third = asyncio.create_task(tokens.token())
+    await asyncio.sleep(1.0)
+    third.cancel()
+    await asyncio.sleep(1.0)
+    assert (provider.asked, provider.cancelled) == (2, 1)
+    assert await tokens.token() == "token 3"
+
+
+@pytest.mark.looptime
+async def test_a_token_that_does_not_come_in_time_is_asked_for_anew() -> None:
+    provider = SlowProvider()
+    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=10.0)
+    first = asyncio.create_task(tokens.token())
+    await asyncio.sleep(5.0)
+    for each in await asyncio.gather(first, tokens.token(), return_exceptions=True):
+        assert isinstance(each, TimeoutError)
+    assert asyncio.get_running_loop().time() == pytest.approx(10.0)
+    assert (provider.asked, provider.cancelled) == (1, 1)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import CloseReason
 from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 
@@ -559,7 +560,7 @@ async def test_a_token_that_goes_on_being_refused_is_told_once(
     with caplog.at_level(logging.DEBUG, "loadtrim"):
         for _ in range(4):
             with contextlib.suppress(KafkaConnectionError):
-                await maker.make(BROKER)
+                await maker.make(BROKER, 1.0)
     assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "ERROR"]
 
 
@@ -589,5 +590,37 @@ async def test_what_goes_on_being_raised_is_told_once(broker: Broker, caplog: py
     with caplog.at_level(logging.DEBUG, "loadtrim"):
         for broker.error in errors:
             with contextlib.suppress(KafkaConnectionError):
-                await maker.make(BROKER)
+                await maker.make(BROKER, 1.0)
     assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "ERROR"]
+
+
+class SlowProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """The user's identity provider takes longer than a connection may."""
+
+    async def token(self) -> str:
+        await asyncio.sleep(12.0)
+        return "token"
+
+    def extensions(self) -> dict[str, str]:
+        return {"traced": "yes"}
+
+
+@pytest.mark.parametrize(("seconds", "made"), [(1.0, True), (3.0, False)])
+async def test_what_a_token_takes_is_no_part_of_what_a_connection_may_take(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, seconds: float, *, made: bool
+) -> None:
+    """No consumer ever started where a token takes longer, and its identity provider was asked again and again."""
+
+    async def create_conn(*where: Any, sasl_oauth_token_provider: Any, **given: Any) -> Made:
+        assert await sasl_oauth_token_provider.token() == "token"
+        assert sasl_oauth_token_provider.extensions() == {"traced": "yes"}
+        return await broker.create_conn(*where, **given)
+
+    broker.seconds = seconds
+    monkeypatch.setattr(module, "create_conn", create_conn)
+    maker = module.ConnectionMaker(
+        {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": SlowProvider()}, request_timeout=40.0
+    )
+    with contextlib.nullcontext() if made else pytest.raises(TimeoutError):
+        await maker.make(BROKER, 2.0)
+    assert asyncio.get_running_loop().time() == pytest.approx(12.0 + min(seconds, 2.0))
