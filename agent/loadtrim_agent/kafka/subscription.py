@@ -25,6 +25,8 @@ log = logging.getLogger("loadtrim")
 
 SAID_AFTER_SECONDS = 1.0
 """A topic that the broker makes for the asking is there by then. Chosen."""
+SILENT_AFTER_SECONDS = 5.0
+"""No broker has told of the topics by then: that is said. Chosen."""
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -42,6 +44,54 @@ class Subscription(msgspec.Struct, frozen=True):
             return tuple(sorted(self.topics))
         foreign = (topic for topic in existing if not is_internal(topic, self.own))
         return tuple(sorted(topic for topic in foreign if self.pattern.match(topic)))
+
+
+class _Wait:
+    """What is said of a topic that is waited for.
+
+    Args:
+        topic: its name.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._lacked_at: float | None = None
+        """Time of the loop at which a broker first told of the topics without it; None: none has."""
+        self.said = False
+        """It was said that the topic is not there."""
+
+    def answered(self, cluster: ClusterMetadata) -> None:
+        """A broker has told of the topics."""
+        if cluster.partitions_for_topic(self._topic) is not None:
+            return
+        now = asyncio.get_running_loop().time()
+        if self._lacked_at is None:
+            self._lacked_at = now
+        if now - self._lacked_at >= SAID_AFTER_SECONDS and not self.said:
+            self.said = True
+            log.warning(MISSING, self._topic, self._topic)
+
+    def say_silence(self) -> None:
+        """Say it where no broker has told of the topics."""
+        if self._lacked_at is None:
+            log.warning(
+                "No broker has answered yet whether topic %s is there, and nothing of it is consumed until one has. They "
+                "are asked again.",
+                self._topic,
+            )
+
+    @property
+    def failure(self) -> str:
+        """Return why the wait was given up, and what to do."""
+        if self._lacked_at is None:
+            return (
+                f"No broker has answered whether topic {self._topic} is there. Are they up, and can they be reached "
+                "from here? Start again."
+            )
+        return (
+            f"Topic {self._topic} is not there, and nobody has made it meanwhile. Is the name right? Create it, and "
+            "start again."
+        )
 
 
 class TopicWatch:
@@ -94,24 +144,18 @@ class TopicWatch:
                     self._updated(self._client.cluster)
 
     async def _await_topic(self, topic: str) -> None:
-        """Wait until the topic is there; where that takes longer than a moment, say so once."""
-        told: list[str] = []
-
-        def tell() -> None:
-            told.append(topic)
-            log.warning(MISSING, topic, topic)
-
-        telling = asyncio.get_running_loop().call_later(SAID_AFTER_SECONDS, tell)
+        """Wait until the topic is there; where that takes longer than a moment, say why once."""
+        wait, cluster = _Wait(topic), self._client.cluster
+        silence = asyncio.get_running_loop().call_later(SILENT_AFTER_SECONDS, wait.say_silence)
+        cluster.add_listener(wait.answered)
         try:
             await self._client._wait_on_metadata(topic)
         except UnknownTopicOrPartitionError:
-            raise UnknownTopicOrPartitionError(
-                f"Topic {topic} is not there, and nobody has made it meanwhile. Is the name right? Create it, and "
-                "start again."
-            ) from None
+            raise UnknownTopicOrPartitionError(wait.failure) from None
         finally:
-            telling.cancel()
-        if told:
+            silence.cancel()
+            cluster.remove_listener(wait.answered)
+        if wait.said:
             log.info("Topic %s is there now.", topic)
 
     @property

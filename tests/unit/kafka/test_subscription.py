@@ -33,6 +33,9 @@ class Client:
     def add_listener(self, listener: Any) -> None:
         self.listeners.append(listener)
 
+    def remove_listener(self, listener: Any) -> None:
+        self.listeners.remove(listener)
+
     def set_topics(self, topics: Iterable[str]) -> None:
         self.asked = tuple(topics)
 
@@ -107,15 +110,18 @@ async def test_topics_of_other_members_are_watched_once_they_were_asked_for(clie
 
 
 class Slow(AIOKafkaClient):  # type: ignore[misc]
-    """aiokafka's client with a cluster that has no topic, or from some time on."""
+    """aiokafka's client with a cluster that has no topic, or from some time on; no broker answers before another."""
 
-    def __init__(self, there_at: float, request_timeout_ms: int = 5_000) -> None:
+    def __init__(self, there_at: float, request_timeout_ms: int = 5_000, *, answers_at: float = 0.0) -> None:
         super().__init__(retry_backoff_ms=100, request_timeout_ms=request_timeout_ms)
         self.there_at = there_at
+        self.answers_at = answers_at
         self.looked = 0
 
     async def force_metadata_update(self) -> bool:
         self.looked += 1
+        if asyncio.get_running_loop().time() < self.answers_at:
+            return False
         there = asyncio.get_running_loop().time() >= self.there_at
         partitions = [(0, 0, 1, [1], [1])] if there else []
         topics = [(0 if there else 3, topic, False, partitions) for topic in self._topics]
@@ -159,3 +165,19 @@ async def test_a_topic_that_nobody_makes_fails_the_start_by_its_name(caplog: pyt
         await watch(Slow(there_at=1e9, request_timeout_ms=50), Observer(), "payments").start()
     logging.getLogger("aiokafka.cluster").error("Topic %s not found in cluster metadata", "payments")
     assert caplog.messages[-1] == "Topic payments not found in cluster metadata", "afterwards it may say so again"
+
+
+@pytest.mark.looptime
+async def test_a_topic_that_no_broker_has_told_of_is_not_told_to_be_missing(caplog: pytest.LogCaptureFixture) -> None:
+    """Brokers that were away at the start had people look for a wrong name."""
+    client = Slow(there_at=0.0, answers_at=asyncio.get_running_loop().time() + 8.0)
+    with caplog.at_level(logging.INFO):
+        await watch(client, Observer(), "payments").start()
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("No broker has answered yet")
+
+
+@pytest.mark.looptime
+async def test_a_topic_that_no_broker_tells_of_fails_the_start_by_that() -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match="No broker has answered"):
+        await watch(Slow(there_at=1e9, request_timeout_ms=50, answers_at=1e9), Observer(), "payments").start()
