@@ -111,8 +111,8 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
     """Asks the user's ``sasl_oauth_token_provider`` in the user's loop, where aiokafka would: what it uses to get a
     token, an HTTP session say, belongs to that loop. The agent connects from a loop of its own.
 
-    A member makes several connections at once, and a try may be given up. So what is asked for while a call is under
-    way is that call's token, and the call is cancelled when nobody waits for it any more.
+    A member makes several connections at once, so what is asked for while a call is under way is that call's token. A
+    try may be given up, so the call is cancelled when nobody waits for it any more.
 
     Args:
         provider: the user's.

@@ -1,6 +1,6 @@
 """The control topic itself: created where it is missing, now or later, with what an error about it means.
 
-Brokers make topics by themselves where they may (``auto.create.topics.enable``), with one partition most often: any
+Brokers make topics by themselves where they may (``auto.create.topics.enable``), with one partition most often. Any
 tool that asks about a control topic that was deleted brings it back so. Then its log works, telemetry has no place, and
 nothing is planned. So the topic is looked at for as long as it is used.
 """

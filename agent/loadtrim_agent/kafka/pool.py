@@ -138,7 +138,7 @@ class _Waiter(msgspec.Struct, eq=False):
 
 
 class _TokenOutsideLimit(AbstractTokenProvider):  # type: ignore[misc]
-    """Stops the time limit of one connection while its token is awaited, for which there is a limit of its own.
+    """A token provider that stops the time limit of one connection meanwhile: a token has a limit of its own.
 
     Args:
         provider: gives the token.
@@ -150,7 +150,7 @@ class _TokenOutsideLimit(AbstractTokenProvider):  # type: ignore[misc]
         self._limit = limit
 
     async def token(self) -> str:
-        """Raises what the provider raises."""
+        """Return the provider's token, or raise what it raises."""
         loop = asyncio.get_running_loop()
         left = (self._limit.when() or loop.time()) - loop.time()
         self._limit.reschedule(None)
@@ -177,7 +177,7 @@ class ConnectionMaker:
         self._arguments = _DEFAULTS | named | {"request_timeout_ms": request_timeout_ms(settings, request_timeout)}
         self._unsure = settings.get("sasl_mechanism") == "OAUTHBEARER"
         self._said: set[tuple[Address, str]] = set()
-        """What was said of a broker since it took a connection last. Invariant: two texts a broker at most."""
+        """Brokers and what was said of each since it took a connection. Invariant: two texts a broker at most."""
         self.observers: dict[BreakObserver, None] = {}
         """In the order in which they came, as all that has effects: by address, a seed would not repeat a run."""
 

@@ -47,7 +47,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class _Wait:
-    """What is said of a topic that is waited for.
+    """The wait for one topic, and what is said of it meanwhile.
 
     Args:
         topic: its name.
@@ -58,7 +58,7 @@ class _Wait:
         self._lacked_at: float | None = None
         """Time of the loop at which a broker first told of the topics without it; None: none has."""
         self.said = False
-        """It was said that the topic is not there."""
+        """True once it was told that the topic is not there."""
 
     def answered(self, cluster: ClusterMetadata) -> None:
         """A broker has told of the topics."""
@@ -75,8 +75,8 @@ class _Wait:
         """Say it where no broker has told of the topics."""
         if self._lacked_at is None:
             log.warning(
-                "No broker has answered yet whether topic %s is there, and nothing of it is consumed until one has. They "
-                "are asked again.",
+                "No broker has answered yet whether topic %s is there, and nothing of it is consumed until one has. "
+                "They are asked again.",
                 self._topic,
             )
 
