@@ -22,6 +22,7 @@ class PutAside:
 
     With manual commits they are gone for user code. One that is subscribed again before the agent has given it up comes
     again at its last commit, as in aiokafka: a program may forget what it has not committed when it subscribes anew.
+    Nor is it paused any more, for the same reason, with auto-commit too.
 
     Args:
         link: to the agent.
@@ -60,5 +61,6 @@ class PutAside:
         unsubscribed = [stream for stream in streams.values() if stream.partition.topic not in matched]
         new = [stream for stream in unsubscribed if stream not in aside]
         aside.put(unsubscribed)
+        self._positions.run_again(unsubscribed)
         self._again.go(new)
         return matched
