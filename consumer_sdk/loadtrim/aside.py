@@ -94,6 +94,10 @@ class Aside:
         if self._link.buffer is not None:
             self._link.buffer.wake()
 
+    def unsubscribed(self, streams: Iterable[Stream]) -> list[Stream]:
+        """Return those of these that are here for their topics were not subscribed."""
+        return [stream for stream in streams if stream in self._paused and self._turns[stream] == UNSUBSCRIBED]
+
     def is_paused(self, stream: Stream) -> bool | None:
         """Return whether user code has paused a stream; None: it is not here."""
         return self._paused.get(stream)

@@ -68,6 +68,11 @@ class ToldListener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._told.update({stream.partition: stream.acquisition_id for stream in come})
         await call_listener(self.listener.on_partitions_assigned, assigned)
 
+    def keep(self, streams: Collection[Stream]) -> None:
+        """Hand out none of these before the listener has heard that they come; they have gone for user code."""
+        self._go(streams)
+        self._positions.aside.put(streams, self._turn)
+
     def look(self, streams: Mapping[Partition, Stream]) -> None:
         """Other streams are present, or the listener was subscribed; before records of them are handed out."""
 
@@ -129,9 +134,10 @@ class AssignedAnew(ToldListener):
         """
         if self._called:
             return
-        self._go(streams.values())
-        if not self._positions.auto_commit:
-            self._positions.aside.put(streams.values(), self._turn)
+        if self._positions.auto_commit:
+            self._go(streams.values())
+        else:
+            self.keep(streams.values())
 
     def _going(self, revoked: set[TopicPartition]) -> Collection[Stream]:
         return self._link.streams.values()

@@ -376,9 +376,9 @@ class ManagedConsumer:
 
     def _set_subscription(self, subscription: Subscription) -> None:
         self.link.subscription = subscription
-        self._put_aside.subscribed(subscription)
+        back = self._put_aside.subscribed(subscription)
         if self.link.agent is not None:
-            self.link.post(self.link.agent.subscribe, subscription, self._put_aside.listener)
+            self.link.post(self.link.agent.subscribe, subscription, self._put_aside.listener, back)
 
     def subscription(self) -> Iterable[str]:
         agent, subscription = self.link.agent, self.link.subscription

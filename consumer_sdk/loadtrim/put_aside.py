@@ -36,14 +36,20 @@ class PutAside:
         self.listener: ToldListener | None = None
         """The one that is subscribed, as the agent calls it."""
 
-    def subscribed(self, subscription: Subscription) -> None:
-        """Hand out no record of what is not subscribed any more, before the agent has read the subscription."""
+    def subscribed(self, subscription: Subscription) -> list[Partition]:
+        """Hand out no record of what is not subscribed any more, before the agent has read the subscription.
+
+        Return what is subscribed again. A listener is to be told that it has gone and comes, before its first record.
+        """
         aside, streams = self._positions.aside, self._link.streams
         matched = self._put(streams, subscription)
-        back = [stream for stream in streams.values() if stream.partition.topic in matched and stream in aside]
-        aside.take_back(back)
-        if gone := list(self._positions.gone.times(back)):
+        back = [stream for stream in aside.unsubscribed(streams.values()) if stream.partition.topic in matched]
+        if self.listener is not None:
+            self.listener.keep(back)
+        elif gone := list(self._positions.gone.times(back)):
             self._again.begin(gone, partial(aside.take_back, gone))
+        aside.take_back(back)
+        return [stream.partition for stream in back]
 
     def look(self, streams: Mapping[Partition, Stream]) -> None:
         """Hand out no record either of what has come since for the subscription before, which the agent reads soon.

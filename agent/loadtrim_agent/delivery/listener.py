@@ -57,10 +57,11 @@ class IncrementalRebalanceListener(ConsumerRebalanceListener):  # type: ignore[m
 
 
 class _Change(msgspec.Struct, eq=False):
-    """A change is of partitions that come, or of some that go; it lasts until the listener has heard of it."""
+    """A change is of partitions that go, come, or go and come again; it lasts until the listener has heard of it."""
 
     partitions: frozenset[Partition]
-    comes: bool
+    goes: bool = False
+    comes: bool = False
     told: bool = False
 
 
@@ -140,7 +141,11 @@ class Listener:
 
     async def revoked(self, partitions: Iterable[Partition]) -> None:
         """Tell that partitions go, and wait for the end of the call."""
-        await self._tell(_Change(frozenset(partitions), comes=False))
+        await self._tell(_Change(frozenset(partitions), goes=True))
+
+    async def assigned_anew(self, partitions: Iterable[Partition]) -> None:
+        """Tell that partitions go and come again, and wait for the end of both calls."""
+        await self._tell(_Change(frozenset(partitions), goes=True, comes=True))
 
     async def _tell(self, change: _Change) -> None:
         if self._target is None:
@@ -192,11 +197,11 @@ class Listener:
         """Return what all changes so far come to: what is held after them, and what the listener loses by them."""
         held, gone = self.held, frozenset[Partition]()
         for change in self._changes:
-            if change.comes:
-                held |= change.partitions
-            else:
+            if change.goes:
                 gone |= change.partitions & (self.held | self._had)
                 held -= change.partitions
+            if change.comes:
+                held |= change.partitions
         return held, gone
 
     async def _tell_together(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -307,8 +307,16 @@ class Agent:
 
     # -- topics --------------------------------------------------------------------------------------------------
 
-    def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
-        """Other topics from now on. A listener that is new is told at once what is owned."""
+    def subscribe(
+        self, subscription: Subscription, listener: RebalanceListener | None, back: Collection[Partition] = ()
+    ) -> None:
+        """Other topics from now on. A listener that is new is told at once what is owned.
+
+        Args:
+            subscription: the topics.
+            listener: of user code.
+            back: user code had left their topics, and these were not given up yet. They are as new for the listener.
+        """
         known, told = self.listener.target, self.listener.held | self.partitions.waiting_for_a_seek
         self.listener.target = listener
         assigned = self.snapshot().assigned
@@ -319,8 +327,11 @@ class Agent:
             for p, stream in self.buffer.streams.items()
             if p in assigned and (assigned[p].state is not AssignedState.OPENING or p in told) and not stream.revoked
         ]
+        again = sorted(p for p in opened if p in back)
         if listener is not None and listener is not known and opened:
             self.tasks.spawn(self.listener.introduce(sorted(opened)), "introduce-listener")
+        elif listener is not None and again:
+            self.tasks.spawn(self.listener.assigned_anew(again), "tell-listener-anew")
         self.topics.subscription = subscription  # at the start nothing can be spawned yet
         self.tasks.spawn(self.topics.subscribe(subscription), "subscribe")
 

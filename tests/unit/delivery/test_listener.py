@@ -174,6 +174,27 @@ async def test_one_partition_that_goes_and_comes_back_is_told_in_that_order() ->
     assert target.calls == [("revoked", {0}), ("assigned", {0})]
 
 
+@pytest.mark.parametrize("kind", [OfAiokafka, Incremental])
+async def test_what_is_as_new_is_told_to_go_and_to_come_but_not_at_a_leave(kind: type[Calls]) -> None:
+    """At a leave it is held until nothing of it is in hand, and goes then."""
+    target = kind()
+    listener, _ = listener_of(target)  # type: ignore[arg-type]
+    await listener.assigned([ONE, TWO])
+    target.calls.clear()
+    await listener.assigned_anew([ONE])
+    told = {0} if kind is Incremental else {0, 1}
+    assert target.calls == [("revoked", told), ("assigned", told)]
+    target.calls.clear()
+    listener.leaving = True
+    telling = asyncio.create_task(listener.assigned_anew([ONE]))
+    if kind is Incremental:
+        await telling
+    assert target.calls == []
+    await all_told(listener.revoked([ONE, TWO]))
+    await telling
+    assert target.calls == [("revoked", {0, 1})]
+
+
 async def test_what_is_over_before_user_code_hears_of_it_is_not_told() -> None:
     target = OfAiokafka()
     listener, _ = listener_of(target)

@@ -215,6 +215,54 @@ async def test_what_was_paused_runs_when_its_topic_is_subscribed_again(
                 pass
 
 
+class Tells:
+    """It notes its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, set[TopicPartition]]] = []
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.calls.append(("revoked", set(revoked)))
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.calls.append(("assigned", set(assigned)))
+
+
+class TellsAll(Tells, ConsumerRebalanceListener):  # type: ignore[misc]
+    """A plain listener."""
+
+
+class TellsChanges(Tells, IncrementalRebalanceListener):
+    """An incremental listener."""
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+@pytest.mark.parametrize("left_for", [(), ("other",)], ids=["unsubscribed", "another topic"])
+@pytest.mark.parametrize("kind", [TellsAll, TellsChanges])
+async def test_a_listener_hears_of_what_is_subscribed_again_before_its_first_record(
+    kind: type[Tells], left_for: tuple[str, ...], *, auto_commit: bool
+) -> None:
+    """Soon after the first call it heard of nothing, and with manual commits records came again without a word."""
+    async with memory_broker({TOPIC: 1, "other": 1, f"__loadtrim.{GROUP}": 2}) as broker, asyncio.timeout(30.0):
+        await broker.send(TOPIC, 0, *(b"%d" % number for number in range(RECORDS)))
+        listener: Any = kind()
+        one = consumer_of(broker, auto_offset_reset="earliest", enable_auto_commit=auto_commit)
+        one.subscribe([TOPIC], listener=listener)
+        async with one:
+            await one.getone()
+            at = {TopicPartition(TOPIC, 0)}
+            for _ in range(2):
+                listener.calls.clear()
+                one.subscribe(left_for, listener=listener) if left_for else one.unsubscribe()
+                one.subscribe([TOPIC], listener=listener)
+                assert one.assignment() == at
+                await one.getone()
+                assert listener.calls == [("revoked", at), ("assigned", at)]
+            one.subscribe([TOPIC], listener=listener)
+            await one.getone()
+            assert len(listener.calls) == 2, "its topic was subscribed all the time"
+
+
 async def test_a_listener_that_comes_late_hears_of_what_waits_for_a_seek() -> None:
     """With ``auto_offset_reset="none"`` and offsets elsewhere it was never called, and every call raised for ever."""
 
