@@ -81,7 +81,7 @@ class Arguments:
         """Check what was given.
 
         Raises:
-            TypeError: an argument that ``AIOKafkaConsumer`` does not have, or topics that are not names.
+            TypeError: an argument that ``AIOKafkaConsumer`` does not have, or names that are not strings.
             ValueError: an argument that a self-managed group cannot honour.
         """
         unknown = sorted(set(given) - set(_DEFAULTS))
@@ -91,6 +91,7 @@ class Arguments:
             raise TypeError("Topics should be strings")
         every = {**_DEFAULTS, **given}
         if enabled:
+            every |= _as_aiokafka_reads(every)
             _refuse(given, every)
             every["sasl_oauth_token_provider"] = _tokens(every)
         session = int(every["session_timeout_ms"])
@@ -128,6 +129,15 @@ class Arguments:
         )
 
 
+def _as_aiokafka_reads(every: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments in the form that all parts here read: no client id is the default one, and case says nothing."""
+    client, reset = every["client_id"], every["auto_offset_reset"]
+    return {
+        "client_id": _DEFAULTS["client_id"] if client is None else client,
+        "auto_offset_reset": reset.lower() if isinstance(reset, str) else reset,
+    }
+
+
 def _heartbeat_interval_ms(given: Mapping[str, Any], every: Mapping[str, Any], session_ms: int) -> float:
     """The argument is an upper bound, so a shorter interval keeps to it."""
     wanted = every["heartbeat_interval_ms"]
@@ -154,6 +164,10 @@ def _refuse(given: Mapping[str, Any], every: Mapping[str, Any]) -> None:
     if not every["group_id"]:
         raise ValueError(
             "group_id is required: loadtrim manages consumer groups. Without a group use aiokafka.AIOKafkaConsumer."
+        )
+    if not isinstance(every["group_id"], str):
+        raise TypeError(
+            f"group_id={every['group_id']!r} must be a string: brokers know a group by its name. Give the name."
         )
     strategy = _DEFAULTS["partition_assignment_strategy"]
     # Frameworks pass aiokafka's default along.

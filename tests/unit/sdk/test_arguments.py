@@ -108,6 +108,7 @@ def test_a_rebalance_outlasts_two_sessions(given: int | None, wanted: int) -> No
         ({"max_poll_interval_ms": 0}, "must be above 0"),
         ({"isolation_level": "read_comitted"}, "Incorrect isolation level read_comitted"),
         ({"auto_offset_reset": "erliest"}, "allowed are earliest, latest and none"),
+        ({"auto_offset_reset": 0}, "allowed are earliest, latest and none"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -115,6 +116,19 @@ def test_what_a_group_of_ours_cannot_honour_is_refused(given: dict[str, Any], sa
     """Taken in silence it would be heeded by nobody."""
     with pytest.raises(ValueError, match=says):
         read(**given)
+
+
+def test_what_aiokafka_takes_for_a_default_or_in_another_case_is_taken_too() -> None:
+    """Without a client id there was no HTTP page at all, and EARLIEST was refused."""
+    arguments = read(client_id=None, auto_offset_reset="EARLIEST")
+    assert arguments.client_id == arguments.kafka["client_id"] == arguments.fetcher["client_id"] == THEIRS["client_id"]
+    assert arguments.kafka["auto_offset_reset"] == arguments.fetcher["auto_offset_reset"] == "earliest"
+
+
+def test_a_group_without_a_name_in_letters_is_refused() -> None:
+    """It was an AttributeError about an escape."""
+    with pytest.raises(TypeError, match="group_id=5 must be a string"):
+        read(group_id=5)
 
 
 @pytest.mark.parametrize("topics", [[1], ["orders", None], ({},)])
