@@ -109,13 +109,18 @@ class AgentLink:
             return self.stream(partition)
         return stream
 
+    @property
+    def subscribed(self) -> bool:
+        """Return whether user code subscribes anything."""
+        return bool(self.subscription.topics) or self.subscription.pattern is not None
+
     def must_subscribe(self) -> None:
         """Check that something is subscribed.
 
         Raises:
             IllegalStateError: nothing is.
         """
-        if not self.subscription.topics and self.subscription.pattern is None:
+        if not self.subscribed:
             raise IllegalStateError("Not subscribed to any topics")
 
     def must_own(self, partitions: Iterable[Partition]) -> None:

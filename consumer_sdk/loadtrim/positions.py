@@ -78,9 +78,9 @@ class Positions:
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
             self._raise_if_lost(wanted)
             self._link.must_own(wanted)
+        commits = self._link.need_agent().commits
         self._note(wanted)
-        if self._link.agent is not None:
-            await self._link.run(self._link.agent.commits.commit(wanted, named=offsets is not None))
+        await self._link.run(commits.commit(wanted, named=offsets is not None))
 
     def _raise_why_nothing(self) -> None:
         """Raise where a commit of everything has nothing, though user code may have done something of it.
@@ -258,8 +258,13 @@ class Positions:
         ends: Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]],
         partitions: tuple[TopicPartition, ...],
     ) -> bool:
-        """Seek where the brokers say, but for what was sought or lost while they were asked; return whether all is."""
+        """Seek where the brokers say, but for what was sought or lost while they were asked.
+
+        Return whether all is that was asked for: nothing is where nothing is held yet.
+        """
         before = {p: (stream, self._sought.get(stream, 0)) for p, stream in self._chosen(partitions).items()}
+        if not before:
+            return False
         try:
             offsets = await ends(list(before))
         except KafkaTimeoutError:
@@ -280,8 +285,9 @@ class Positions:
 
         Raises:
             TypeError, IllegalStateError: one of them is no partition, or not assigned.
-            AssertionError: none is given, and what is held is not subscribed any more; as in aiokafka. A member that
-                holds nothing yet is told nothing: its start() does not wait for partitions, as aiokafka's does.
+            AssertionError: none is given, and the consumer is not started, or nothing that it holds is subscribed any
+                more; as in aiokafka. A member that holds nothing yet is not told so: its start() does not wait for
+                partitions, as aiokafka's does.
         """
         if not all(isinstance(p, TopicPartition) for p in partitions):
             raise TypeError("partitions must be TopicPartition instances")
@@ -289,7 +295,7 @@ class Positions:
             return {partition: self._link.stream(Partition(*partition)) for partition in sorted(partitions)}
         streams = {TopicPartition(*partition): stream for partition, stream in sorted(self._link.streams.items())}
         assigned = {partition: stream for partition, stream in streams.items() if self._link.is_assigned(stream)}
-        if streams and not assigned:
+        if not assigned and (streams or self._link.agent is None or not self._link.subscribed):
             raise AssertionError(
                 "No partitions are currently assigned, so nothing was sought. Seek when assignment() has some, or in "
                 "on_partitions_assigned."

@@ -378,8 +378,13 @@ async def test_a_member_that_holds_nothing_yet_seeks_nothing() -> None:
             await one.getmany(timeout_ms=20)
         async with consumer_of(broker) as other:
             assert not other.assignment()
-            assert await other.seek_to_end()
+            assert not await other.seek_to_end(), "not all is sought that it is about to hold"
+            assert not await other.seek_to_beginning()
             assert await other.seek_to_committed() == {}
+            other.unsubscribe()
+            for seek in (other.seek_to_end, other.seek_to_beginning, other.seek_to_committed):
+                with pytest.raises(AssertionError, match="No partitions are currently assigned"):
+                    await seek()
 
 
 @pytest.mark.parametrize("auto_commit", [True, False])

@@ -83,6 +83,11 @@ async def test_a_managed_consumer_that_is_not_started() -> None:
             call(AT)
     with pytest.raises(IllegalStateError, match="not started"):
         await consumer.committed(AT)
+    with pytest.raises(IllegalStateError, match="not started"):  # it returned as if all were committed
+        await consumer.commit()
+    for seek in (consumer.seek_to_beginning, consumer.seek_to_end, consumer.seek_to_committed):
+        with pytest.raises(AssertionError, match="No partitions are currently assigned"):
+            await seek()
     with pytest.raises(IllegalStateError, match=r"assign\(\) is refused"):
         consumer.assign([AT])
     with pytest.raises(TypeError, match="TopicPartition"):

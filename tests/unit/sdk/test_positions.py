@@ -143,7 +143,7 @@ async def test_a_commit_is_noted_when_it_is_called_not_when_it_is_answered() -> 
         buffer=None,
         must_own=lambda wanted: None,
         must_subscribe=lambda: None,
-        agent=SimpleNamespace(commits=SimpleNamespace(commit=commit)),
+        need_agent=lambda: SimpleNamespace(commits=SimpleNamespace(commit=commit)),
         run=lambda work: work,
     )
     positions, before = positions_of(link), boot_time()
