@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import signal
@@ -56,7 +57,8 @@ class LoopWaker:
         if self._ends is None:
             # Not a pipe: on Windows a loop reads sockets alone.
             self._ends = socket.socketpair()
-            _NEVER_CLOSED.append(self._ends)
+            _KEPT.append(self._ends)
+            atexit.register(self._close)
             for end in self._ends:
                 end.setblocking(False)
         read, written = self._ends
@@ -73,11 +75,16 @@ class LoopWaker:
             if before != self._ends[1].fileno():
                 signal.set_wakeup_fd(before)
 
+    def _close(self) -> None:
+        self.stop()
+        for end in self._ends or ():
+            end.close()
+
     def _read(self) -> None:
         if self._ends is not None:
             with contextlib.suppress(BlockingIOError):  # A forked child shares the sockets, and may have read it.
                 self._ends[0].recv(READ_BYTES)
 
 
-_NEVER_CLOSED: list[tuple[socket.socket, socket.socket]] = []
-"""A loop may still look at them when their waker is gone, which is in a forked child."""
+_KEPT: list[tuple[socket.socket, socket.socket]] = []
+"""Closed at the end of the process: a loop may still look at them when their waker is gone, in a forked child."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from aiokafka.errors import ConsumerStoppedError
 from loadtrim import Settings
 from loadtrim import signals as module
 from loadtrim.signals import EndableWait, ProcessSignals, StopSignals
+from loadtrim.sigterm import LoopWaker
 
 WAIT_SECONDS = 10.0
 Process = tuple[ProcessSignals, list[str]]
@@ -592,3 +594,17 @@ async def test_the_loop_is_woken_where_no_pipe_can_be_read(process: Process, mon
     signals.install()
     with socket.socket(fileno=os.dup(signal.set_wakeup_fd(-1))) as written:
         assert written.send(b"1") == 1
+
+
+async def test_what_wakes_the_loop_is_closed_at_the_end_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With warnings as errors each program told two ``ResourceWarning`` of sockets that were not its own."""
+    at_exit: list[Callable[[], object]] = []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    LoopWaker().wake(asyncio.get_running_loop())
+    written = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(written)
+    (close,) = at_exit
+    close()
+    assert signal.set_wakeup_fd(-1) == -1, "nothing is written to what is closed"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(written)
