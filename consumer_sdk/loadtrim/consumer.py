@@ -137,7 +137,7 @@ class Consumer:
         """The next record, of any partition held or of those given; waits for one.
 
         Raises:
-            ConsumerStoppedError: the consumer is stopping.
+            ConsumerStoppedError: the consumer is stopping. TypeError: what is given is no ``TopicPartition``.
         """
         return self._client.getone(*partitions)
 
@@ -149,6 +149,7 @@ class Consumer:
 
         Raises:
             ConsumerStoppedError: the consumer was stopping already. ValueError: ``max_records`` is not positive.
+            TypeError: what is given is no ``TopicPartition``.
         """
         return self._client.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
 

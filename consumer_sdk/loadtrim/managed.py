@@ -250,7 +250,7 @@ class ManagedConsumer:
     async def _getone(
         self, partitions: tuple[TopicPartition, ...], caller: asyncio.Task[Any] | None
     ) -> ConsumerRecord[Any, Any]:
-        wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
+        wanted = _wanted(partitions) if partitions else _ALL
         buffer, watch = self._open(wanted, caller)
         await buffer.hand.telling.let_begin(wanted)
         while True:
@@ -285,7 +285,7 @@ class ManagedConsumer:
     ) -> Batches:
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
-        wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
+        wanted = _wanted(partitions) if partitions else _ALL
         buffer, watch = self._open(wanted, caller)
         await buffer.hand.telling.let_begin(wanted)
         if (now := boot_time()) >= buffer.sleep.turn_due:
@@ -401,6 +401,20 @@ def _forget_unstarted(link: AgentLink, services: Services) -> None:
     """Have the metrics of a consumer without an agent taken out of their registry. An agent does so when it stops."""
     if link.agent is None:
         services.metrics.close(at_once=False)
+
+
+def _wanted(partitions: tuple[TopicPartition, ...]) -> frozenset[Partition]:
+    """Return the partitions that records are asked for of.
+
+    Raises:
+        TypeError: one of them is none.
+    """
+    for partition in partitions:
+        if not isinstance(partition, TopicPartition):
+            raise TypeError(
+                f"{partition!r} is no partition, so no record of it ever comes: give TopicPartition(topic, number)."
+            )
+    return frozenset(Partition(*partition) for partition in partitions)
 
 
 def _caller(loop: asyncio.AbstractEventLoop) -> asyncio.Task[Any] | None:

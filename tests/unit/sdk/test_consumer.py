@@ -99,6 +99,15 @@ async def test_a_managed_consumer_that_is_not_started() -> None:
         consumer.__aiter__()
 
 
+@pytest.mark.parametrize("asked", ["ab", ("t", 0), "t"])
+async def test_records_of_what_is_no_partition_are_refused(asked: Any) -> None:
+    """A name of two letters was taken for a partition, and its records were waited for without end."""
+    consumer = make()
+    for refused in (consumer.getone, consumer.getmany):
+        with pytest.raises(TypeError, match=r"is no partition.*TopicPartition\(topic, number\)"):
+            await refused(AT, asked)
+
+
 async def test_one_that_never_started_is_dropped_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
