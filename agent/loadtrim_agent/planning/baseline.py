@@ -61,6 +61,13 @@ SCALE_MAX = 3.0
 """A day with more than this many times the expected load, or less than that part of it, is a day of another kind."""
 OFF_MAX = 0.5
 """Mean distance between what was seen and what was expected at today's level, as a share of what was seen."""
+BLOCK_SECONDS = 60.0
+"""They are compared by whole minutes: a baseline's quantiles are of a minute's rate, and within one loads burst."""
+CHANCE_SDS = 3.0
+"""By so many standard deviations of chance nothing is contradicted. Chosen."""
+BLOCK_RECORDS = (CHANCE_SDS / OFF_MAX) ** 2
+"""Where a minute has fewer records, by as many minutes as these take to come. Derived: n records that come at random
+are off by ``1 / sqrt(n)``, and so many standard deviations of that are :data:`OFF_MAX`."""
 ERROR_MAX = 1.0
 """Error of the back-test of somebody who expects nothing at all: a baseline that is no better is worse than none."""
 STALE_SECONDS = 8 * 86_400.0
@@ -120,7 +127,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Busy seconds."""
     expected: float = 0.0
     off: float = 0.0
-    """Of |seen - expected at the level of the moment|."""
+    """Of |seen - expected at the level of the moment|, of blocks of time."""
+    apart: float = 0.0
+    """Of seen - expected at that level, in the block that is not over."""
     most: float = 0.0
     """The most work per second that came, forgotten slowly."""
     most_at: float = 0.0
@@ -132,6 +141,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def scale(self) -> float | None:
         """Today's level over the history's; None: nothing was expected."""
         return self.seen / self.expected if self.expected > 0.0 else None
+
+    @property
+    def distance(self) -> float:
+        """Return by how much they were apart, busy seconds."""
+        return self.off + abs(self.apart)
 
     def with_most(self, now: float, seen: float) -> Comparison:
         """Return the comparison with what comes now, work per second, among the most."""
@@ -148,20 +162,34 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         known = now - self.most_since >= KNOWN_SECONDS
         return max((BELIEVED_KNOWN if known else BELIEVED) * self.most, BELIEVED_REPLICAS * replica)
 
-    def with_sample(self, now: float, seen: float, expected: float) -> Comparison:
-        """A decision later. Both are work per second at that moment."""
+    def with_sample(self, now: float, seen: float, expected: float, grain: float = 0.0) -> Comparison:
+        """A decision later.
+
+        Args:
+            now: seconds since the epoch.
+            seen: work per second at that moment.
+            expected: the same by the baseline.
+            grain: work per record.
+        """
         # A clock that goes back, as from one leader to the next, leaves this sample out, and no more than this one.
         elapsed = max(0.0, now - self.at)
         keep = math.exp(-elapsed / PERIOD_SECONDS)
         took = min(elapsed, SAMPLE_SECONDS_MAX)
         known = self.scale if self.seconds >= COMPARED_SECONDS_MIN else None
+        off, apart = self.off * keep, self.apart
+        if known is not None:
+            apart += (seen - known * expected) * took
+            block = _block_seconds(max(self.seen / self.seconds, known * expected), grain)
+            if now // block > self.at // block:
+                off, apart = off + abs(apart), 0.0
         return structs.replace(
             self,
             at=now,
             seconds=self.seconds * keep + took,
             seen=self.seen * keep + seen * took,
             expected=self.expected * keep + expected * took,
-            off=self.off * keep + (abs(seen - known * expected) * took if known is not None else 0.0),
+            off=off,
+            apart=apart,
         )
 
     @classmethod
@@ -173,10 +201,18 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             seen=use.seen,
             expected=use.expected,
             off=use.off,
+            apart=use.apart,
             most=use.most,
             most_at=at,
             most_since=min(use.most_since, at),
         )
+
+
+def _block_seconds(level: float, grain: float) -> float:
+    """Return the length of the blocks that are compared: whole minutes, within the memory."""
+    if BLOCK_RECORDS * grain >= PERIOD_SECONDS * level:
+        return PERIOD_SECONDS
+    return BLOCK_SECONDS * max(1, math.ceil(BLOCK_RECORDS * grain / level / BLOCK_SECONDS))
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,7 +301,7 @@ def look_ahead(
     present = sum(works[topic] for topic in told)
     compared = compared.with_most(now, present)
     if all(curve.since(now) >= _settle_seconds(curve, now) for curve in told.values()):
-        compared = compared.with_sample(now, present, expected(now, now, None))
+        compared = compared.with_sample(now, present, expected(now, now, None), estimate.grain)
     # Until a replica that is asked for now could help: it is decided and asked for, and it starts.
     horizon = answer_seconds(startup, estimate.restoring_seconds, config)
     # One that comes back costs while it starts: before a second start-up time has passed it was let go for nothing.
@@ -344,8 +380,8 @@ def _scale(compared: Comparison, slight: float) -> float | Refusal:
         return Ignored.CONTRADICTED, "nothing was expected in the last hour, and load came"
     if not 1.0 / SCALE_MAX <= scale <= SCALE_MAX:
         return Ignored.CONTRADICTED, f"{scale:.2f} times the expected load came in the last hour"
-    if compared.off > OFF_MAX * compared.seen:
-        off = 100.0 * compared.off / compared.seen if compared.seen > 0.0 else 100.0
+    if compared.distance > OFF_MAX * compared.seen:
+        off = 100.0 * compared.distance / compared.seen if compared.seen > 0.0 else 100.0
         return Ignored.CONTRADICTED, f"the last hour was off what was expected by {off:.0f} %"
     return scale
 
@@ -376,6 +412,7 @@ def _use(compared: Comparison, refused: Mapping[str, Refusal], text: str = "", *
         seen=compared.seen,
         expected=compared.expected,
         off=compared.off,
+        apart=compared.apart,
         most=compared.most,
         most_since=compared.most_since,
         **fields,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from random import Random
 from typing import Any
 
 import msgspec
@@ -328,10 +329,10 @@ def test_a_night_without_load_says_nothing_against_the_morning() -> None:
 
 @pytest.mark.slow
 def test_a_last_hour_of_another_shape_speaks_against_it() -> None:
-    """On the whole as much as expected, but at other times."""
+    """On the whole as much as expected, but at other times: every other minute is one of a baseline's minutes."""
 
     def turns(second: int) -> list[float]:
-        return [(3.5 * RATE if second // 60 % 2 else 0.5 * RATE) / 8] * 8
+        return [(3.9 * RATE if (second - BEGIN) // 60 % 2 else 0.1 * RATE) / 8] * 8
 
     group = Expecting(turns, lambda at: 2.0, config=structs.replace(CONFIG, startup_seconds=2.0), members=3)
     group.run(240)
@@ -480,6 +481,43 @@ def test_after_a_leader_whose_clock_was_ahead_today_is_compared_at_once() -> Non
         compared = compared.with_sample(T + second, 0.1, 1.0)
     assert compared.scale == pytest.approx(0.745, abs=0.01), "ten minutes of a tenth of what was expected"
     assert compared.at == T + 599
+
+
+def compared_for(seconds: int, records: Callable[[int], int], grain: float, level: float = 1.0) -> Comparison:
+    """Return what is compared after so many seconds: the present rate is the mean of some two seconds."""
+    compared, seen, keep = Comparison(), 0.0, 0.6
+    for second in range(seconds):
+        seen = seen * keep + records(second) * grain * (1.0 - keep)
+        compared = compared.with_sample(T + second, seen, level, grain)
+    return compared
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.4, 0.7])
+def test_few_records_are_off_by_chance_and_contradict_nothing(rate: float) -> None:
+    """The present rate of a record every few seconds is never what is expected. An exact baseline was refused, off by
+    up to 187 %, wherever fewer than 0.7 records/s came."""
+    random = Random(1)
+    compared = compared_for(3600, lambda second: random.random() < rate, 1.0 / rate)
+    assert compared.distance < baseline.OFF_MAX * compared.seen
+
+
+@pytest.mark.parametrize("period", [5, 10, 30, 60])
+def test_bursts_within_a_minute_contradict_nothing(period: int) -> None:
+    compared = compared_for(1800, lambda second: 0 if second % period else 100 * period, 0.01)
+    assert compared.distance < 0.2 * compared.seen
+
+
+@pytest.mark.parametrize("rate", [0.4, 5.0, 500.0])
+def test_another_shape_is_found_out_within_some_blocks(rate: float) -> None:
+    """Twice as much in ten minutes, hardly anything in the next ten: with few records and with many."""
+    random = Random(1)
+
+    def records(second: int) -> int:
+        rate_now = rate * (1.9 if second // 600 % 2 else 0.1)
+        return int(rate_now) + (random.random() < rate_now % 1.0)
+
+    compared = compared_for(1800, records, 1.0 / rate)
+    assert compared.distance > baseline.OFF_MAX * compared.seen
 
 
 # -- claims
