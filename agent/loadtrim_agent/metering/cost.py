@@ -28,6 +28,11 @@ HALF_LIFE_SECONDS = 30.0
 MEMORY_RECORDS = 100.0
 """... but the past together never less than this many records (all of it, where there were fewer), so that a partition
 with one record an hour is not judged by that record alone."""
+MEAN_ERROR = 0.2
+"""Records are remembered until the standard error of their mean is this share of it, where a few of them cost far more
+than the others. Chosen: as rates are known to a fifth."""
+LONGEST_HALF_LIFE_SECONDS = 300.0
+"""... and the half-life is no longer than this for it. Chosen."""
 PRIOR_RECORDS = 10.0
 """A partition's own records are blended with this many of its topic's, because the first ones are often cold starts."""
 TOPICS_MAX = 256
@@ -146,8 +151,12 @@ class CostEstimate:
             return self._folded, self._folded_together
         share = 1.0
         if weight > 0.0:
-            faded = weight * 0.5 ** ((self._second - self._folded_at) / HALF_LIFE_SECONDS)
-            kept = max(faded, min(weight, MEMORY_RECORDS))
+            seconds = self._second - self._folded_at
+            kept = max(
+                weight * 0.5 ** (seconds / HALF_LIFE_SECONDS),
+                min(weight, MEMORY_RECORDS),
+                min(weight * 0.5 ** (seconds / LONGEST_HALF_LIFE_SECONDS), self._telling()),
+            )
             share = kept / weight
             squares *= share
             weight = kept
@@ -161,6 +170,13 @@ class CostEstimate:
             squares + within + difference * difference * weight * self._count / both,
         )
         return merged, self._folded_together.add(self._together, share)
+
+    def _telling(self) -> float:
+        """Return how many records like those that are folded tell their mean to :data:`MEAN_ERROR`."""
+        weight, mean, squares = self._folded
+        squares += self._folded_together.deviations(mean)
+        allowed = weight * (MEAN_ERROR * mean) ** 2
+        return squares / allowed if allowed > 0.0 else 0.0
 
     def _now(self) -> tuple[float, Cost | None]:
         known = self._known

@@ -74,6 +74,26 @@ class TestCost:
         assert estimate.value() is not None
         assert estimate.value()[0] == pytest.approx(0.1 + 1.01 / (MEMORY_RECORDS + 1))  # type: ignore[index]
 
+    def test_dear_records_that_are_rare_are_remembered_from_one_to_the_next(self) -> None:
+        """One record of 1,000 costs 5 s and comes every 80 s: the load went up and down by three replicas."""
+        estimate, means = CostEstimate(), []
+        for second in range(2400):
+            add(estimate, T + second, *[0.001] * 12, 5.0 if second % 80 == 40 else 0.001)
+            if second >= 600:
+                means.append(estimate.value()[0])  # type: ignore[index]
+        mean = 5.0 / (80 * 13) + 0.001
+        assert 0.8 * mean < min(means)
+        assert max(means) < 1.2 * mean
+
+    @pytest.mark.parametrize("factor", [0.01, 2.0, 20.0])
+    def test_another_cost_of_all_records_is_known_as_soon_as_ever(self, factor: float) -> None:
+        estimate = CostEstimate()
+        for second in range(300):
+            add(estimate, T + second, *[0.4, 1.6] * 7)
+        for second in range(300, 300 + int(HALF_LIFE_SECONDS)):
+            add(estimate, T + second, *[0.4 * factor, 1.6 * factor] * 7)
+        assert estimate.value()[0] == pytest.approx((1.0 + factor) / 2.0, rel=0.03)  # type: ignore[index]
+
     def test_a_partition_with_few_records_leans_on_its_topic(self) -> None:
         estimate = CostEstimate()
         topic = Cost(0.01, 0.0004)
