@@ -29,10 +29,10 @@ MEMORY_RECORDS = 100.0
 """... but the past together never less than this many records (all of it, where there were fewer), so that a partition
 with one record an hour is not judged by that record alone."""
 MEAN_ERROR = 0.2
-"""Records are remembered until the standard error of their mean is this share of it, where a few of them cost far more
-than the others. Chosen: as rates are known to a fifth."""
+"""Where a few records cost far more than the others, more are remembered: the standard error of their mean is to be
+this share of it. Chosen: as rates are known to a fifth."""
 LONGEST_HALF_LIFE_SECONDS = 300.0
-"""... and the half-life is no longer than this for it. Chosen."""
+"""The half-life is no longer than this for it. Chosen."""
 PRIOR_RECORDS = 10.0
 """A partition's own records are blended with this many of its topic's, because the first ones are often cold starts."""
 TOPICS_MAX = 256

@@ -129,7 +129,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     off: float = 0.0
     """Of |seen - expected at the level of the moment|, of blocks of time."""
     apart: float = 0.0
-    """Of seen - expected at that level, in the block that is not over."""
+    """Of seen - expected at that level, in the block that is not over. For the next leader it is."""
     most: float = 0.0
     """The most work per second that came, forgotten slowly."""
     most_at: float = 0.0
@@ -201,7 +201,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             seen=use.seen,
             expected=use.expected,
             off=use.off,
-            apart=use.apart,
             most=use.most,
             most_at=at,
             most_since=min(use.most_since, at),
@@ -411,8 +410,7 @@ def _use(compared: Comparison, refused: Mapping[str, Refusal], text: str = "", *
         seconds=compared.seconds,
         seen=compared.seen,
         expected=compared.expected,
-        off=compared.off,
-        apart=compared.apart,
+        off=compared.distance,
         most=compared.most,
         most_since=compared.most_since,
         **fields,

@@ -238,9 +238,7 @@ class BaselineUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     expected: Sum = 0.0
     """that were expected,"""
     off: Sum = 0.0
-    """and by how much they were apart, in blocks of time that are over"""
-    apart: Figure = 0.0
-    """and in the one that is not: there what came too little is below 0."""
+    """and by how much they were apart."""
     most: Sum = 0.0
     """Highest work per second that came, forgotten over weeks, for the next leader."""
     most_since: Moment = 0.0
