@@ -2,6 +2,7 @@
 
 A straight line by least squares over as much of the past as agrees with the newest seconds: up to two minutes of a
 steady load, so that noise moves nothing, and no more than a few seconds after a jump, so that it is answered at once.
+A long objective has time to see whether a jump is a batch that ends: there part of it counts (:func:`_lasting_share`).
 
 Work comes in *grains*, the work of a record. Where a second has few of them it is far from a normal variable. Where one
 record comes every two seconds, four in one second are no jump: bounds upwards allow for that (:func:`_skew`). And a
@@ -59,6 +60,8 @@ Chosen by the loads for tuning."""
 SUSPECTED_OBJECTIVES = 0.1
 """Of the objective: what a rise that is only suspected would make late until the horizon, and may. Chosen by the loads
 for tuning."""
+LASTING_OBJECTIVES = 0.5
+"""Of the objective: so long a load out of nothing is seen before all of it counts. Derived: :func:`_lasting_share`."""
 IDLE_SECONDS = 10
 """Nothing for so long is no part of the load that comes after it."""
 CHANCE_SECONDS = 20.0
@@ -224,7 +227,7 @@ def forecast(
         opening: what is known already of the second after the last of the series. It counts where it is more than was
             expected of all of it: that little has come yet says nothing.
         objective_seconds: W. A rise that is only suspected is answered where what it brings until the horizon would be
-            late.
+            late. A jump counts in full once it was seen for so long as :func:`_lasting_share` says.
         grain: busy seconds that come at once with a record, see :func:`_skew`; 0: next to nothing.
 
     Returns:
@@ -232,32 +235,62 @@ def forecast(
 
     Cost: ``O(len(series))``, about 0.2 ms.
     """
-    line, window, known = _told(tuple(series), grain)
+    came = tuple(series)
+    line, window, known = _told(came, grain)
     far = reach_seconds(horizon_seconds)
     reach = min(far, float(window))
     if opening > line.level + line.slope:
-        sooner = _told((*series, opening), grain)
+        sooner = _told((*came, opening), grain)
         if sooner.line.level + sooner.line.slope * reach > line.level + line.slope * reach:
-            line, window, known = sooner
-    ahead = trend = max(0.0, line.level + line.slope * reach)
+            came, (line, window, known) = (*came, opening), sooner
+    trend = max(0.0, line.level + line.slope * reach)
     # What would be late meanwhile is a part of the objective: so long a suspicion can wait to become a trend.
     waits = 1.0 + SUSPECTED_OBJECTIVES * objective_seconds / horizon_seconds if horizon_seconds > 0.0 else 1.0
     if (risen := _risen(known, window, far, grain) / waits) > line.level:
-        ahead = trend = max(trend, risen)
+        trend = max(trend, risen)
+    share = _lasting_share(came, line.level, window, objective_seconds, horizon_seconds)
+    ahead = trend = share * trend
     source = "trend"
     if expectation.ahead is not None and expectation.ahead > ahead:
         ahead, source, horizon_seconds = expectation.ahead, "baseline", expectation.horizon_seconds
     return Forecast(
-        level=max(0.0, line.level),
+        level=share * max(0.0, line.level),
         ahead=ahead,
-        error=line.error,
-        slope=line.slope,
+        error=share * line.error,
+        slope=share * line.slope,
         horizon_seconds=horizon_seconds,
         window_seconds=window,
         trend=trend,
         source=source,
         returning=expectation.returning,
     )
+
+
+def _lasting_share(
+    series: Sequence[float], level: float, window: int, objective_seconds: float, horizon_seconds: float
+) -> float:
+    """Return the part of a level that counts, 0 .. 1: all of it once it was seen for half of the objective.
+
+    A second of much work is a batch or the first of many, and until it goes on nobody knows. A load that was seen for k
+    seconds is expected for k more. The work of both has to be done within W. So its rate is that work over W, which is
+    the mean of the last W / 2, until 2 k is W. A load that rises and was more than nothing before is more likely to
+    stay. It is seen for no longer than an answer leaves that comes in time.
+
+    Args:
+        series: work per second.
+        level: of the newest seconds.
+        window: the level was seen for so many seconds.
+        objective_seconds: W.
+        horizon_seconds: how long an answer takes.
+    """
+    seconds = round(LASTING_OBJECTIVES * objective_seconds)
+    before = series[-seconds:-window] if seconds > window else ()
+    # The median, because a batch seldom begins with a second.
+    if before and statistics.median(before) > IDLE_SHARE * level:
+        seconds = min(seconds, round(objective_seconds - horizon_seconds))
+    if window >= seconds or level <= 0.0:
+        return 1.0
+    return min(1.0, statistics.fmean(series[-seconds:]) / level)
 
 
 @lru_cache(maxsize=4)

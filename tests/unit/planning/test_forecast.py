@@ -216,6 +216,51 @@ def test_a_jump_is_answered_in_the_second_that_it_comes_in() -> None:
     assert forecast([1.0] * 60, 2.0, opening=3.0).level == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize(("before", "after", "horizon_seconds"), [(0.0, 15.0, 32.0), (0.0, 15.0, 5.0), (1.0, 5.0, 5.0)])
+@pytest.mark.parametrize(("objective_seconds", "seconds"), [(20.0, 10), (60.0, 30)])
+def test_a_jump_counts_in_full_once_it_was_seen_for_half_of_the_objective(
+    before: float, after: float, horizon_seconds: float, objective_seconds: float, seconds: int
+) -> None:
+    """A second of 15 busy seconds is 15 busy seconds/s for W of a second, and 1.5 for W of 20 s: it may be a batch."""
+    calm = [before] * 60
+    for count in range(1, seconds):
+        part = (count * after + (seconds - count) * before) / seconds
+        made = forecast([*calm, *[after] * count], horizon_seconds, objective_seconds=objective_seconds)
+        assert (made.level, made.ahead) == (pytest.approx(part), pytest.approx(part))
+        assert made.error < 0.2 * made.level
+        assert forecast([*calm, *[after] * count], 32.0, objective_seconds=1.0).level == pytest.approx(after)
+    seen = forecast([*calm, *[after] * seconds], horizon_seconds, objective_seconds=objective_seconds)
+    assert seen.level == pytest.approx(after)
+
+
+@pytest.mark.parametrize(("horizon_seconds", "level"), [(12.0, 1.5), (18.0, 3.0), (19.0, 5.0), (60.0, 5.0)])
+def test_a_rise_of_a_load_is_seen_for_no_longer_than_an_answer_leaves(horizon_seconds: float, level: float) -> None:
+    """Of 20 s an answer that takes 18 leaves two to see whether a load of 1 that became 5 a second ago stays."""
+    series = [1.0] * 60 + [5.0]
+    assert forecast(series, horizon_seconds, objective_seconds=20.0).level == pytest.approx(level)
+
+
+@pytest.mark.parametrize("horizon_seconds", [5.0, 62.0])
+def test_a_batch_across_two_seconds_comes_out_of_nothing(horizon_seconds: float) -> None:
+    """A minute after the last one, so that no time is idle."""
+    series = [*[0.0] * 58, 3.8, 11.2] * 2
+    assert forecast(series, horizon_seconds, objective_seconds=20.0).level == pytest.approx(1.5)
+
+
+def test_a_jump_that_is_known_within_its_second_is_seen_for_a_second() -> None:
+    assert forecast([0.0] * 60, 32.0, opening=15.0, objective_seconds=20.0).level == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("objective_seconds", [20.0, 60.0])
+def test_a_load_that_fell_counts_at_once(objective_seconds: float) -> None:
+    assert forecast([5.0] * 60 + [1.0] * 2, 32.0, objective_seconds=objective_seconds).level == pytest.approx(1.0)
+
+
+def test_what_was_never_seen_to_be_less_counts_at_once() -> None:
+    """A group that was heard of for three seconds only."""
+    assert forecast([5.0] * 3, 32.0, objective_seconds=60.0).level == pytest.approx(5.0)
+
+
 def test_that_little_has_come_yet_says_nothing() -> None:
     series = noise(1)[:60]
     for opening in (0.0, 0.3, 0.9):

@@ -183,3 +183,9 @@ def test_a_rise_that_stays_is_answered_in_time() -> None:
     assert stays.replicas_max >= 4
     assert stays.share_in_time == 1.0
     assert {decision.reason_code for _, decision in stays.decisions} >= {Reason.POSTPONED, Reason.NEEDS_MORE}
+
+
+def test_a_batch_that_one_replica_does_in_time_needs_no_other() -> None:
+    """Every minute the work of 15 s within a second. It was told as a rate, and all twelve replicas were asked for."""
+    batches = played((25, 0.0), (1, 300.0), (59, 0.0), (1, 300.0), (34, 0.0))
+    assert (batches.replicas_max, batches.share_in_time) == (1, 1.0)
