@@ -300,7 +300,9 @@ def _risen(series: tuple[float, ...], alike: int, far_seconds: float, grain: flo
     A slope is believed only where noise would hardly ever make it, and until then the mean of the past lags behind a
     rise. Too few replicas cost more than too many. So the newest seconds say what they are, and each window says where
     its straight line leads, all less what noise makes of it. Of n windows that fit into the past, the luckiest is
-    ``sqrt(2 ln n)`` standard errors off. So a long steady load does not rise by accident, and a short one soon.
+    ``sqrt(2 ln n)`` standard errors off. So a long steady load does not rise by accident, and a short one soon. A line
+    that may well be off by as much as the load itself says nothing: of few records half an error is several times it.
+    A window's length ahead that is so with less than 27 records that come by chance.
 
     Source: the penalty of multiscale tests (L. Duembgen, V. Spokoiny, 2001).
 
@@ -321,7 +323,8 @@ def _risen(series: tuple[float, ...], alike: int, far_seconds: float, grain: flo
             # The error of a line at a point grows with the distance from its middle.
             off = ((window - 1) / 2 + reach) * line.slope_error
             error = math.hypot(line.stddev / math.sqrt(window), off)
-            most = max(most, line.level + line.slope * reach - _errors_of(window, alike) * error)
+            if error < statistics.fmean(series[-window:]):
+                most = max(most, line.level + line.slope * reach - _errors_of(window, alike) * error)
     return most
 
 

@@ -341,6 +341,31 @@ def test_a_few_records_that_come_together_are_no_jump(rate: float, cost: float, 
     assert sorted(found)[-2] < most
 
 
+@pytest.mark.parametrize("apart", [3, 7, 14, 30])
+def test_few_records_tell_of_no_rise(apart: int) -> None:
+    """Of two records a line through the second one led to six times the load, and bought a replica."""
+    series = [0.0] * 60 + [2.0] + [0.0] * (apart - 1) + [2.0]
+    made = forecast(series, 62.0, objective_seconds=10.0, grain=2.0)
+    assert made.ahead == made.level == pytest.approx(2.0 / (apart + 1), rel=0.4)
+
+
+@pytest.mark.parametrize(
+    ("rate", "cost", "objective_seconds", "usual"),
+    [(0.4, 5.0, 20.0, 2.8), (0.03, 2.0, 10.0, 3.0), (1.0, 1.0, 10.0, 2.3)],
+)
+def test_a_load_of_few_records_that_has_begun_does_not_rise(
+    rate: float, cost: float, objective_seconds: float, usual: float
+) -> None:
+    """The most that is expected of it in three minutes, over what comes: it was 4.0, 11 and 2.8 in the mean."""
+    found = []
+    for seed in range(8):
+        came = dear([rate] * 200, cost, seed)
+        seen = [came[max(0, end - 120) : end] for end in range(4, 200)]
+        made = [forecast(series, 62.0, objective_seconds=objective_seconds, grain=cost) for series in seen]
+        found.append(max(each.peak for each in made) / (rate * cost))
+    assert statistics.fmean(found) < usual
+
+
 @pytest.mark.parametrize(
     ("before", "after", "cost", "most"),
     [(1.4, 5.6, 0.7, 21.0), (0.3, 3.0, 0.7, 16.0), (0.05, 0.5, 5.0, 11.0), (0.02, 0.4, 10.0, 9.5)],
