@@ -323,7 +323,7 @@ def dear(rates: Sequence[float], cost: float, seed: int) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("rate", "cost", "usual", "most"), [(0.05, 10.0, 2.6, 7.0), (0.1, 5.0, 2.6, 7.0), (0.4, 0.7, 2.6, 4.5)]
+    ("rate", "cost", "usual", "most"), [(0.05, 10.0, 1.9, 2.8), (0.1, 5.0, 1.7, 2.4), (0.4, 0.7, 1.7, 3.0)]
 )
 def test_a_few_records_that_come_together_are_no_jump(rate: float, cost: float, usual: float, most: float) -> None:
     """Four records in one second, of one every two seconds, bought two replicas for a load of 0.3 busy seconds/s.
