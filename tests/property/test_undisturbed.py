@@ -83,7 +83,7 @@ class FedGroup(LargeGroup):
 
     def _feed(self) -> None:
         for partition in self.partitions:
-            self.world.produce(partition.partition)
+            self.world.produce(partition)
         self.world.kernel.scheduler.after(RECORD_SECONDS, self._feed)
 
     @property
