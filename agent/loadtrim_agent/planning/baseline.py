@@ -176,7 +176,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         keep = math.exp(-elapsed / PERIOD_SECONDS)
         took = min(elapsed, SAMPLE_SECONDS_MAX)
         known = self.scale if self.seconds >= COMPARED_SECONDS_MIN else None
-        off, apart = self.off * keep, self.apart
+        # What is apart within a block cancels out as it came; only a gap without samples fades it.
+        off, apart = self.off * keep, self.apart * (keep if elapsed > took else 1.0)
         if known is not None:
             apart += (seen - known * expected) * took
             block = _block_seconds(max(self.seen / self.seconds, known * expected), grain)

@@ -248,7 +248,7 @@ def forecast(
     waits = 1.0 + SUSPECTED_OBJECTIVES * objective_seconds / horizon_seconds if horizon_seconds > 0.0 else 1.0
     if (risen := _risen(known, window, far, grain) / waits) > line.level:
         trend = max(trend, risen)
-    share = _lasting_share(came, line.level, window, objective_seconds, horizon_seconds)
+    share = _lasting_share(came, line, window, objective_seconds, horizon_seconds)
     ahead = trend = share * trend
     source = "trend"
     if expectation.ahead is not None and expectation.ahead > ahead:
@@ -263,32 +263,34 @@ def forecast(
         trend=trend,
         source=source,
         returning=expectation.returning,
+        counted_share=share,
     )
 
 
 def _lasting_share(
-    series: Sequence[float], level: float, window: int, objective_seconds: float, horizon_seconds: float
+    series: Sequence[float], line: _Line, window: int, objective_seconds: float, horizon_seconds: float
 ) -> float:
     """Return the part of a level that counts, 0 .. 1: all of it once it was seen for half of the objective.
 
     A second of much work is a batch or the first of many, and until it goes on nobody knows. A load that was seen for k
     seconds is expected for k more. The work of both has to be done within W. So its rate is that work over W, which is
     the mean of the last W / 2, until 2 k is W. A load that rises and was more than nothing before is more likely to
-    stay. It is seen for no longer than an answer leaves that comes in time.
+    stay. It is seen for no longer than an answer leaves that comes in time. One that was seen to rise is no batch.
 
     Args:
         series: work per second.
-        level: of the newest seconds.
-        window: the level was seen for so many seconds.
+        line: of the newest seconds.
+        window: the line was seen for so many seconds.
         objective_seconds: W.
         horizon_seconds: how long an answer takes.
     """
+    level = line.level
     seconds = round(LASTING_OBJECTIVES * objective_seconds)
     before = series[-seconds:-window] if seconds > window else ()
     # The median, because a batch seldom begins with a second.
     if before and statistics.median(before) > IDLE_SHARE * level:
         seconds = min(seconds, round(objective_seconds - horizon_seconds))
-    if window >= seconds or level <= 0.0:
+    if window >= seconds or level <= 0.0 or line.slope > 0.0:
         return 1.0
     return min(1.0, statistics.fmean(series[-seconds:]) / level)
 

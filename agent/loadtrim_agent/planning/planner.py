@@ -445,8 +445,8 @@ class Planner:
             record,
             members={member: round(entry.utilization, 3) for member, entry in sorted(estimate.members.items())},
             # As steady as the level: what came in the last seconds is by chance none where records are few.
-            rate=round(measured.forecast.level / estimate.cost if estimate.cost > 0.0 else estimate.rate, 3),
-            work=round(measured.forecast.level, 4),
+            rate=round(measured.forecast.arriving / estimate.cost if estimate.cost > 0.0 else estimate.rate, 3),
+            work=round(measured.forecast.arriving, 4),
             forecast=round(measured.forecast.ahead, 4),
             baseline=measured.baseline,
             backlog=round(estimate.backlog + estimate.late, 4),

@@ -399,7 +399,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The group's work per second now and ahead."""
 
     level: float
-    """Now."""
+    """Now, as far as it counts."""
     ahead: float
     """At the horizon."""
     error: float
@@ -416,6 +416,13 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """``trend`` or ``baseline``, whichever is larger."""
     returning: float = 0.0
     """The most that the baseline expects until a replica that is let go now would have paid; 0 without one."""
+    counted_share: float = 1.0
+    """Of what arrives now, above 0: what comes out of nothing counts in part until it has lasted."""
+
+    @property
+    def arriving(self) -> float:
+        """The work per second that arrives now."""
+        return self.level / self.counted_share
 
     @property
     def peak(self) -> float:

@@ -512,6 +512,16 @@ def test_bursts_within_a_minute_contradict_nothing(period: int) -> None:
     assert compared.distance < 0.2 * compared.seen
 
 
+def test_what_was_apart_before_hours_without_samples_contradicts_nothing() -> None:
+    """Few records are compared by long blocks, and one that was not over counted in full after a night."""
+    compared = compared_for(3600, lambda _: 1, 1.0)
+    for second in range(1500):
+        compared = compared.with_sample(T + 3600 + second, 2.0, 1.0, 60.0)
+    for second in range(60):
+        compared = compared.with_sample(T + 40_000 + second, 1.0, 1.0, 60.0)
+    assert compared.distance < 0.1 * compared.seen
+
+
 @pytest.mark.parametrize("rate", [0.4, 5.0, 500.0])
 def test_another_shape_is_found_out_within_some_blocks(rate: float) -> None:
     """Twice as much in ten minutes, hardly anything in the next ten: with few records and with many."""

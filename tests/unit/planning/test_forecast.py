@@ -240,6 +240,19 @@ def test_a_rise_of_a_load_is_seen_for_no_longer_than_an_answer_leaves(horizon_se
     assert forecast(series, horizon_seconds, objective_seconds=20.0).level == pytest.approx(level)
 
 
+def test_a_load_that_is_seen_to_rise_out_of_nothing_is_no_batch() -> None:
+    """It was told at half its size until half of the objective, and doubled from one second to the next."""
+    series = [0.0] * 60 + [0.4 * second for second in range(1, 21)]
+    ahead = forecast(series, 20.0, objective_seconds=60.0)
+    assert ahead.level == ahead.arriving == pytest.approx(8.0, rel=0.05)
+
+
+def test_what_arrives_is_told_as_it_is_beside_what_counts() -> None:
+    ahead = forecast([0.0] * 60 + [4.0] * 20, 62.0, objective_seconds=60.0)
+    assert ahead.level == pytest.approx(8.0 / 3.0)
+    assert ahead.arriving == pytest.approx(4.0)
+
+
 @pytest.mark.parametrize("horizon_seconds", [5.0, 62.0])
 def test_a_batch_across_two_seconds_comes_out_of_nothing(horizon_seconds: float) -> None:
     """A minute after the last one, so that no time is idle."""

@@ -222,7 +222,9 @@ def explain(view: View, need: Need) -> str:
     """What comes, what it takes, and what replicas cannot help."""
     ahead, objective = view.forecast, view.config.sla_seconds
     in_time = objective_of(view.estimate, view.config) == objective
-    text = f"{number(ahead.level)} busy seconds/s arrive"
+    text = f"{number(ahead.arriving)} busy seconds/s arrive"
+    if ahead.counted_share < 1.0:
+        text += f", {number(ahead.level)} of them count until they have lasted"
     if ahead.ahead > ahead.level * 1.005:
         text += f", {number(ahead.ahead)} expected in {ahead.horizon_seconds:.1f} s"
         text += " by the baseline" if ahead.source == "baseline" else ""
