@@ -91,6 +91,8 @@ class ScaleOutcome(msgspec.Struct, frozen=True):
     """Replicas that somebody else has set, and that are left as they are; None: there are none."""
     changeable: bool = False
     """Others may change what was accepted: it is asked for again now and then, also where the group is as wanted."""
+    unseen: bool = False
+    """Nothing was seen of what the other side has: what it accepted before may well be there still."""
 
     @property
     def accepted(self) -> bool:

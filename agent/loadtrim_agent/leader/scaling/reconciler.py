@@ -8,7 +8,9 @@ Theory of operation: the leader says what it wants (:meth:`ScaleReconciler.want`
     or when the other side asked to be asked again
     accepted in an older generation, and the scaler's
     wishes count in their generation only              now
-    after sending accepted, the group is so            never; where others may change it, look_seconds
+    after sending accepted, the group is so            never; where others may change it, look_seconds (a look)
+
+A look that fails before it has seen anything changes nothing: the wish stays accepted until the next look.
 
 A wish that never was accepted is sent again even when the group happens to be so: the other side still holds
 an older one and would act on it. A newer wish breaks off the request under way where the scaler allows it, and
@@ -298,9 +300,13 @@ class ScaleReconciler:
         outcome = await self._ask(request)
         if outcome is None:
             return
-        self._tell(request, outcome, loop.time())
+        known = self._known_still(request, outcome)
+        if known is None:
+            self._tell(request, outcome, loop.time())
+        else:
+            _log.debug("%s: %s gave no answer to a look (%s)", request.group, self._scaler.name, outcome.detail)
         if self._wanted is not None:
-            self._last = _Sent(request, outcome, sent_at, loop.time())
+            self._last = _Sent(request, known or outcome, sent_at, loop.time())
             self._standing = (outcome.stands, request.settled_replicas) if outcome.stands is not None else None
         try:
             if self._observer is not None:
@@ -310,6 +316,15 @@ class ScaleReconciler:
             _log.log(_uncounted.level(error), text, exc_info=error)
             self._broke()
         self._signal()
+
+    def _known_still(self, request: ScaleRequest, outcome: ScaleOutcome) -> ScaleOutcome | None:
+        """Return the accepted outcome that a look which saw nothing leaves as it was; None: the answer is news."""
+        if outcome.answer is not Answer.FAILED or not outcome.unseen or self._differs(request):
+            return None
+        last = self._last
+        if last is None or not last.request.asks_the_same(request) or not self._counts_still(last.request, request):
+            return None
+        return last.outcome if last.outcome.accepted else None
 
     async def _ask(self, request: ScaleRequest) -> ScaleOutcome | None:
         """The scaler's answer; None: broken off by us."""

@@ -212,6 +212,50 @@ async def test_what_others_may_change_is_asked_for_again_although_the_group_is_s
     assert fake.asked_at == [0.0, 60.0, 120.0]
 
 
+async def test_a_look_that_saw_nothing_leaves_the_wish_delivered(caplog: pytest.LogCaptureFixture) -> None:
+    """The API server is away for one read, and nothing is open."""
+    caplog.set_level(logging.INFO, "loadtrim.scaling")
+    fake = FakeScaler()
+    accepted = ScaleOutcome(ACCEPTED, "as wanted", changeable=True)
+    fake.answer_next(accepted, ScaleOutcome(FAILED, "503", unseen=True), accepted)
+    async with running(fake) as bench:
+        bench.reconciler.observed(3, ["a", "b", "c"])
+        bench.reconciler.want(wish(3))
+        await asyncio.sleep(60.1)
+        view = bench.reconciler.view()
+        assert (view.delivered, view.detail, view.failures) == (True, "as wanted", 0)
+        assert await bench.reconciler.delivered(0.0)
+        await asyncio.sleep(60)
+    assert fake.asked_at == [0.0, 60.0, 120.0]
+    assert bench.counted == ["3 accepted", "3 failed", "3 accepted"]
+    assert [record.levelname for record in caplog.records] == ["INFO"], "the wish, once"
+
+
+@pytest.mark.parametrize(
+    "answer", [ScaleOutcome(REFUSED, "403", unseen=True), ScaleOutcome(FAILED, "stays at 5: a rollout is under way")]
+)
+async def test_a_look_that_is_refused_or_saw_another_number_opens_the_wish(answer: ScaleOutcome) -> None:
+    fake = FakeScaler()
+    fake.answer_next(ScaleOutcome(ACCEPTED, changeable=True), answer)
+    async with running(fake) as bench:
+        bench.reconciler.observed(3, ["a", "b", "c"])
+        bench.reconciler.want(wish(3))
+        await asyncio.sleep(60.1)
+        assert not bench.reconciler.view().delivered
+        await asyncio.sleep(1)
+    assert fake.asked_at == [0.0, 60.0, 60.5]
+
+
+async def test_an_answer_that_saw_nothing_opens_the_wish_while_the_group_differs() -> None:
+    fake = FakeScaler()
+    fake.answer_next(ScaleOutcome(ACCEPTED, changeable=True), ScaleOutcome(FAILED, "503", unseen=True))
+    async with running(fake) as bench:
+        bench.reconciler.observed(2, ["a", "b"])
+        bench.reconciler.want(wish(3))
+        await asyncio.sleep(10.1)
+        assert not bench.reconciler.view().delivered
+
+
 async def test_a_change_while_failing_is_sent_at_once_and_the_back_off_goes_on() -> None:
     fake = FakeScaler()
     fake.answer_next(*[FAILED] * 100)

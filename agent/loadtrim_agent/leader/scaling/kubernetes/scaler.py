@@ -91,6 +91,8 @@ class KubernetesScaler:
         self._foreign = ForeignChanges(respect=foreign == "respect", leased=lease is not None, clock=clock)
         self._waited_for: ScaleRequest | None = None
         """The request that has waited in vain, last of all; None: none has since something was accepted."""
+        self._seen = False
+        """The present request has read the workload: where it fails after that, it found other replicas than wanted."""
         self._requests: set[asyncio.Timeout] = set()
         self._closed = False
 
@@ -104,6 +106,7 @@ class KubernetesScaler:
                 "The workload is not known: this instance's name is that of no pod of a Deployment or StatefulSet. Set "
                 "LOADTRIM_KUBERNETES_TARGET, e.g. deployment/payments.",
             )
+        self._seen = False
         try:
             async with asyncio.timeout(None) as scope:
                 self._requests.add(scope)
@@ -119,7 +122,7 @@ class KubernetesScaler:
         except ApiError as error:
             return self._failed(error)
         except Exception as error:
-            return ScaleOutcome(Answer.FAILED, one_line(f"{type(error).__name__}: {error}"))
+            return ScaleOutcome(Answer.FAILED, one_line(f"{type(error).__name__}: {error}"), unseen=not self._seen)
 
     def withdraw(self) -> None:
         """Do nothing: what was carried out stays."""
@@ -138,6 +141,7 @@ class KubernetesScaler:
         conflicts = 0
         while True:
             workload = await api.workload(target)
+            self._seen = True
             fewer = workload.replicas > wanted.replicas
             unwell = fewer and one_is_unwell(target, workload, wanted)
             if not unwell:
@@ -217,7 +221,7 @@ class KubernetesScaler:
         if hint := self._hint(error):
             # The hint first: the API server's words may be longer than there is room for.
             said = f"{error.status} {hint}. The API server says: {error.message}"
-        return ScaleOutcome(answer, one_line(said), error.retry_after_seconds)
+        return ScaleOutcome(answer, one_line(said), error.retry_after_seconds, unseen=not self._seen)
 
     def _hint(self, error: ApiError) -> str:
         """Return what to do about a refusal; empty: its own words are all that there is to say."""

@@ -589,6 +589,14 @@ async def test_an_answer_that_is_missing_while_a_victim_is_waited_for_lowers_not
     assert (await bench.ask(2, "payments-b"))[0] is Answer.ACCEPTED
 
 
+@pytest.mark.parametrize("reads", [0, 1], ids=["at once", "after another number was read"])
+async def test_only_an_answer_that_comes_before_the_first_read_saw_nothing(reads: int) -> None:
+    bench = Bench(3)
+    bench.cluster.fails.extend([None] * reads + [ApiError(503, "away")])
+    outcome = await bench.scaler.request(wanted(2, "payments-b"))
+    assert (outcome.answer, outcome.unseen) == (Answer.FAILED, reads == 0)
+
+
 async def test_after_minutes_without_an_api_server_the_newest_wish_is_written() -> None:
     """Not those that were decided meanwhile, and none of them more than once in ten seconds."""
     bench = Bench(3)
