@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 
 from loadtrim_agent.common.host import process_name
-from loadtrim_agent.kafka.connections import TokensOfUser
+from loadtrim_agent.kafka.connections import TokensOfUser, connect_seconds
 from loadtrim_agent.protocol.group_config import HEARTBEATS_PER_SESSION, GroupConfig
 
 from .settings import Settings
@@ -157,7 +157,12 @@ def _tokens(every: Mapping[str, Any]) -> Any:
     if not isinstance(provider, AbstractTokenProvider):
         return provider  # none, or one that aiokafka refuses
     loop = every["loop"] or asyncio.get_running_loop()
-    return TokensOfUser(provider, loop, timeout=every["request_timeout_ms"] / 1000)
+    return TokensOfUser(
+        provider,
+        loop,
+        timeout=every["request_timeout_ms"] / 1000,
+        again_after=connect_seconds(every["session_timeout_ms"] / 1000),
+    )
 
 
 def _refuse(given: Mapping[str, Any], every: Mapping[str, Any]) -> None:

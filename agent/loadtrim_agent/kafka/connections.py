@@ -112,18 +112,23 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
     token, an HTTP session say, belongs to that loop. The agent connects from a loop of its own.
 
     A member makes several connections at once, so what is asked for while a call is under way is that call's token. A
-    try may be given up, so the call is cancelled when nobody waits for it any more.
+    try may be given up, so the call is cancelled when nobody waits for it any more. One call that hangs would hold up
+    all connections, so the provider is asked once more after some seconds, and the first token is taken.
 
     Args:
         provider: the user's.
         loop: the user's.
         timeout: longest wait for a token, seconds; a connection is given up then, as one that is not answered.
+        again_after: seconds after which the provider is asked once more.
     """
 
-    def __init__(self, provider: AbstractTokenProvider, loop: asyncio.AbstractEventLoop, *, timeout: float) -> None:
+    def __init__(
+        self, provider: AbstractTokenProvider, loop: asyncio.AbstractEventLoop, *, timeout: float, again_after: float
+    ) -> None:
         self._provider = provider
         self._loop = loop
         self._timeout = timeout
+        self._again_after = again_after
         self._call: _TokenCall | None = None
         """None: none is under way."""
 
@@ -131,7 +136,7 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
         """Raises what the user's provider raises, and TimeoutError."""
         call = self._call
         if call is None or call.outcome.done():
-            call = self._call = _TokenCall(asyncio.create_task(self._ask(), name="loadtrim-token"))
+            call = self._call = _TokenCall(asyncio.create_task(self._first_token(), name="loadtrim-token"))
         call.waiting += 1
         try:
             return await asyncio.shield(call.outcome)
@@ -142,15 +147,42 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
                 if self._call is call:
                     self._call = None
 
+    async def _first_token(self) -> str:
+        asked = [asyncio.create_task(self._ask(), name="loadtrim-ask-for-token")]
+        try:
+            async with asyncio.timeout(self._timeout):
+                done, _ = await asyncio.wait(asked, timeout=self._again_after)
+                if not done:
+                    # The first call goes on: a provider that is merely slow answers it.
+                    asked.append(asyncio.create_task(self._ask(), name="loadtrim-ask-for-token-again"))
+                return await self._first_of(asked)
+        except TimeoutError as error:
+            if all(each.done() for each in asked):
+                raise  # the provider's own
+            text = f"sasl_oauth_token_provider has not returned a token for {self._timeout:g} s"
+            raise TimeoutError(text) from error
+        finally:
+            for each in asked:
+                each.cancel()
+
+    @staticmethod
+    async def _first_of(asked: list[asyncio.Task[str]]) -> str:
+        """Raises what the last of them raises, where none returns a token."""
+        under_way = set(asked)
+        while True:
+            done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            answered = [each for each in done if each.exception() is None]
+            if answered or not under_way:
+                return (answered or list(done))[0].result()
+
     async def _ask(self) -> str:
-        async with asyncio.timeout(self._timeout):
-            asked = asyncio.run_coroutine_threadsafe(self._provider.token(), self._loop)
-            try:
-                return str(await asyncio.wrap_future(asked))
-            except asyncio.CancelledError as error:
-                if is_being_cancelled():
-                    raise
-                raise KafkaError("sasl_oauth_token_provider was cancelled and gave no token") from error
+        asked = asyncio.run_coroutine_threadsafe(self._provider.token(), self._loop)
+        try:
+            return str(await asyncio.wrap_future(asked))
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            raise KafkaError("sasl_oauth_token_provider was cancelled and gave no token") from error
 
     def extensions(self) -> dict[str, str]:
         found: dict[str, str] = self._provider.extensions()

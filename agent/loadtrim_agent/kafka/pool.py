@@ -137,6 +137,10 @@ class _Waiter(msgspec.Struct, eq=False):
     """Set when it has waited for so long, and for as long as a new connection takes."""
 
 
+class _NoToken(Exception):
+    """The cause is what the token provider raised. It may look as if the broker were not reached: a TimeoutError."""
+
+
 class _TokenOutsideLimit(AbstractTokenProvider):  # type: ignore[misc]
     """A token provider that stops the time limit of one connection meanwhile: a token has a limit of its own.
 
@@ -150,12 +154,14 @@ class _TokenOutsideLimit(AbstractTokenProvider):  # type: ignore[misc]
         self._limit = limit
 
     async def token(self) -> str:
-        """Return the provider's token, or raise what it raises."""
+        """Return the provider's token, or raise _NoToken from what it raises."""
         loop = asyncio.get_running_loop()
         left = (self._limit.when() or loop.time()) - loop.time()
         self._limit.reschedule(None)
         try:
             return str(await self._provider.token())
+        except Exception as error:
+            raise _NoToken from error
         finally:
             self._limit.reschedule(loop.time() + left)
 
@@ -205,8 +211,9 @@ class ConnectionMaker:
             connection = await create_conn(*broker, on_close=self._closed, **arguments)
         except UNREACHABLE:
             raise
-        except Exception as error:
+        except Exception as raised:
             # A token provider and Kerberos raise what they like. It may be well again at the next try.
+            error = raised.__cause__ if isinstance(raised, _NoToken) else raised
             self._say(broker, RAISED, error)
             raise KafkaConnectionError(f"the connection could not be made: {error!r}") from error
         try:

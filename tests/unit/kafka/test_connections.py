@@ -309,7 +309,7 @@ class CancelledProvider(AbstractTokenProvider):  # type: ignore[misc]
 
 async def test_a_token_that_is_cancelled_in_user_code_is_a_connection_that_failed() -> None:
     """It ended the agent's task, a heartbeat say, without a word."""
-    tokens = TokensOfUser(CancelledProvider(), asyncio.get_running_loop(), timeout=5.0)
+    tokens = TokensOfUser(CancelledProvider(), asyncio.get_running_loop(), timeout=5.0, again_after=2.0)
     with pytest.raises(KafkaError, match="gave no token"):
         await tokens.token()
 
@@ -336,7 +336,7 @@ class SlowProvider(AbstractTokenProvider):  # type: ignore[misc]
 async def test_connections_that_are_made_together_share_one_token() -> None:
     """A group's start asked the identity provider as often as connections were made."""
     provider = SlowProvider()
-    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=40.0)
+    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=40.0, again_after=20.0)
     first = asyncio.create_task(tokens.token())
     await asyncio.sleep(5.0)
     assert await asyncio.gather(first, tokens.token()) == ["token 1", "token 1"]
@@ -346,7 +346,7 @@ async def test_connections_that_are_made_together_share_one_token() -> None:
 @pytest.mark.looptime
 async def test_a_call_for_a_token_ends_with_the_last_that_waits_for_it() -> None:
     provider = SlowProvider()
-    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=40.0)
+    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=40.0, again_after=20.0)
     first, second = (asyncio.create_task(tokens.token()) for _ in range(2))
     await asyncio.sleep(1.0)
     first.cancel()
@@ -362,10 +362,74 @@ async def test_a_call_for_a_token_ends_with_the_last_that_waits_for_it() -> None
 @pytest.mark.looptime
 async def test_a_token_that_does_not_come_in_time_is_asked_for_anew() -> None:
     provider = SlowProvider()
-    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=10.0)
+    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=10.0, again_after=20.0)
     first = asyncio.create_task(tokens.token())
     await asyncio.sleep(5.0)
     for each in await asyncio.gather(first, tokens.token(), return_exceptions=True):
         assert isinstance(each, TimeoutError)
+        assert "sasl_oauth_token_provider has not returned a token for 10 s" in str(each)
     assert asyncio.get_running_loop().time() == pytest.approx(10.0)
     assert (provider.asked, provider.cancelled) == (1, 1)
+
+
+class CalledProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """Each call of the user's identity provider takes its time, and returns a token or raises."""
+
+    def __init__(self, *calls: tuple[float, Exception | None]) -> None:
+        self._calls = calls
+        self.asked = 0
+        self.ended = 0
+
+    async def token(self) -> str:
+        seconds, error = self._calls[self.asked]
+        self.asked += 1
+        number = self.asked
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.ended += 1
+        if error is not None:
+            raise error
+        return f"token {number}"
+
+
+HANGS = 3600.0
+DOWN = KafkaError("down")
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("calls", "token", "seconds"),
+    [
+        ([(HANGS, None), (0.5, None)], "token 2", 2.5),
+        ([(3.0, None), (HANGS, None)], "token 1", 3.0),
+        ([(3.0, None), (0.5, DOWN)], "token 1", 3.0),
+        ([(2.2, DOWN), (0.5, None)], "token 2", 2.5),
+        ([(1.0, None)], "token 1", 1.0),
+    ],
+)
+async def test_a_call_for_a_token_that_hangs_is_made_once_more(
+    calls: list[tuple[float, Exception | None]], token: str, seconds: float
+) -> None:
+    """All connections shared the call that hung, for longer than a session lasts."""
+    provider = CalledProvider(*calls)
+    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=40.0, again_after=2.0)
+    assert await asyncio.gather(tokens.token(), tokens.token()) == [token, token]
+    assert asyncio.get_running_loop().time() == pytest.approx(seconds)
+    await asyncio.sleep(0.1)
+    assert provider.ended == provider.asked == len(calls), "the call that lost is cancelled"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("calls", "seconds"), [([(1.0, DOWN)], 1.0), ([(5.0, TimeoutError("first")), (1.0, DOWN)], 5.0)]
+)
+async def test_what_the_last_call_for_a_token_raises_is_raised(
+    calls: list[tuple[float, Exception | None]], seconds: float
+) -> None:
+    provider = CalledProvider(*calls)
+    tokens = TokensOfUser(provider, asyncio.get_running_loop(), timeout=40.0, again_after=2.0)
+    with pytest.raises((KafkaError, TimeoutError), match="first|down") as raised:
+        await tokens.token()
+    assert repr(raised.value) == repr(calls[0][1])
+    assert asyncio.get_running_loop().time() == pytest.approx(seconds)

@@ -624,3 +624,31 @@ async def test_what_a_token_takes_is_no_part_of_what_a_connection_may_take(
     with contextlib.nullcontext() if made else pytest.raises(TimeoutError):
         await maker.make(BROKER, 2.0)
     assert asyncio.get_running_loop().time() == pytest.approx(12.0 + min(seconds, 2.0))
+
+
+class LateProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """The user's identity provider does not answer."""
+
+    async def token(self) -> str:
+        raise TimeoutError("no token for 40 s")
+
+
+async def test_a_token_that_does_not_come_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It looked as if the broker did not answer, and nothing named the provider."""
+
+    async def create_conn(*_: Any, sasl_oauth_token_provider: Any, **given: Any) -> None:
+        await sasl_oauth_token_provider.token()
+
+    monkeypatch.setattr(module, "create_conn", create_conn)
+    maker = module.ConnectionMaker(
+        {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": LateProvider()}, request_timeout=40.0
+    )
+    with caplog.at_level(logging.DEBUG, "loadtrim"):
+        for _ in range(2):
+            with pytest.raises(KafkaConnectionError, match="no token for 40 s"):
+                await maker.make(BROKER, 2.0)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG"]
+    assert "sasl_oauth_token_provider" in caplog.text
+    assert "no token for 40 s" in caplog.text
