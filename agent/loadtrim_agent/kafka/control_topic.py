@@ -106,8 +106,10 @@ class ControlTopic:
     async def keep(self) -> None:
         """Look at the topic for ever, and mend it as :meth:`ensure` does where it has gone or lacks a partition.
 
-        The client's metadata tells that, which is updated whenever a partition that is needed has no leader.
+        The client's metadata tells that, which is updated whenever a partition that is needed has no leader. What keeps
+        it from being mended is said once, until the topic is as it should be.
         """
+        said: set[str] = set()
         backoff, wait = Backoff(KEEP_SECONDS, KEEP_SECONDS_MAX), KEEP_SECONDS
         while True:
             await asyncio.sleep(wait)
@@ -115,16 +117,16 @@ class ControlTopic:
             client = self._connections.client
             if len(client.cluster.partitions_for_topic(self._name) or ()) >= PARTITIONS:
                 backoff.succeeded()
+                said.clear()
                 continue
             try:
                 async with asyncio.timeout(TOPIC_SECONDS):
                     await self.ensure()
                     await client.force_metadata_update()
-            except ControlTopicUnusable as error:
-                log.warning("%s", error)
-                wait = backoff.failed()
-            except UNREACHABLE as error:
-                log.warning("%s", self.advice(error))
+            except (ControlTopicUnusable, *UNREACHABLE) as error:
+                advice = str(error) if isinstance(error, ControlTopicUnusable) else self.advice(error)
+                log.log(logging.DEBUG if advice in said else logging.WARNING, "%s", advice)
+                said.add(advice)
                 wait = backoff.failed()
 
     async def _count_partitions(self) -> int | None:
@@ -204,7 +206,7 @@ class ControlTopic:
             f"Where it is missing, create it with `kafka-topics.sh --create --topic {self._name} --partitions 2 "
             f"{configs}`, or allow this principal CREATE on it. Where it has 1 partition, give it the second with "
             f"`kafka-topics.sh --alter --topic {self._name} --partitions 2`. Allow READ, WRITE and "
-            f"DESCRIBE on topic {self._name}. This member tries again, at least once a minute, and goes on with "
+            f"DESCRIBE on topic {self._name}. This member tries again, about once a minute, and goes on with "
             "loadtrim by itself."
         )
 

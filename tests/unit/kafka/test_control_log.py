@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -209,18 +210,29 @@ async def test_a_topic_that_is_used_is_mended(
 
 
 @pytest.mark.looptime
-async def test_a_topic_that_cannot_be_mended_is_told_each_minute(
+async def test_what_keeps_a_topic_from_being_mended_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Each member told the whole of it six times in the first five minutes."""
+
+    def told() -> int:
+        return sum("no rights" in record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+
     log = make_log()
     brokers = Brokers(monkeypatch, log)
     brokers.refusal = TopicAuthorizationFailedError("no rights")
+    caplog.set_level(logging.DEBUG, "loadtrim")
     keeping = asyncio.create_task(log._control_topic.keep())
     await asyncio.sleep(600.0)
+    assert told() == 1
     assert 10 <= caplog.text.count("no rights") <= 14
     brokers.refusal = None
-    await asyncio.sleep(KEEP_SECONDS_MAX)
+    await asyncio.sleep(KEEP_SECONDS_MAX + 2 * KEEP_SECONDS)
     assert brokers.partitions == 2, "it goes on trying"
+    brokers.partitions = brokers._seen = None
+    brokers.refusal = TopicAuthorizationFailedError("no rights")
+    await asyncio.sleep(10 * KEEP_SECONDS)
+    assert told() == 2, "it was well in between"
     keeping.cancel()
 
 
