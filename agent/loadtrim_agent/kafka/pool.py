@@ -187,8 +187,8 @@ class ConnectionMaker:
         self.observers: dict[BreakObserver, None] = {}
         """In the order in which they came, as all that has effects: by address, a seed would not repeat a run."""
 
-    async def make(self, broker: Address, limit_seconds: float) -> Any:
-        """Return a new connection of aiokafka's.
+    async def make(self, broker: Address, limit_seconds: float) -> tuple[Any, float]:
+        """Return a new connection of aiokafka's, and the seconds that it took, less the wait for a token.
 
         Args:
             broker: where to.
@@ -198,7 +198,10 @@ class ConnectionMaker:
             KafkaError, OSError, TimeoutError: the broker does not take it.
         """
         async with asyncio.timeout(limit_seconds) as limit:
-            return await self._accepted(broker, self._with_limit(limit))
+            made = await self._accepted(broker, self._with_limit(limit))
+            # The limit stood still meanwhile, so what it has left tells the time without the token's.
+            left = (limit.when() or 0.0) - asyncio.get_running_loop().time()
+            return made, limit_seconds - left
 
     def _with_limit(self, limit: asyncio.Timeout) -> dict[str, Any]:
         provider = self._arguments.get("sasl_oauth_token_provider")
@@ -263,7 +266,7 @@ class _Reach:
         self.refused_until = float("-inf")
         """Time of the loop before which no connection is tried."""
         self.fastest_seconds = 0.0
-        """Least time that a connection took; 0: there was none."""
+        """Least time that a connection took, less the wait for a token; 0: there was none."""
 
     def succeeded(self, took_seconds: float) -> None:
         """A connection is there."""
@@ -407,10 +410,8 @@ class BrokerConnections:
             making.add_done_callback(self._made)
 
     async def _make(self) -> PooledConnection:
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        made = await self._maker.make(self._broker, self._reach.limit_seconds)
-        self._reach.succeeded(loop.time() - begun)
+        made, took_seconds = await self._maker.make(self._broker, self._reach.limit_seconds)
+        self._reach.succeeded(took_seconds)
         return PooledConnection(made)
 
     def _made(self, making: asyncio.Task[PooledConnection]) -> None:

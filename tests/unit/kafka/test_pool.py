@@ -652,3 +652,25 @@ async def test_a_token_that_does_not_come_is_told_once(
     assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG"]
     assert "sasl_oauth_token_provider" in caplog.text
     assert "no token for 40 s" in caplog.text
+
+
+async def test_no_request_waits_for_a_connection_as_long_as_a_token_takes(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one slow token, a request that found all connections taken waited so long before another was made."""
+    tokens = iter([True, False])
+
+    async def create_conn(*where: Any, sasl_oauth_token_provider: Any, **given: Any) -> Made:
+        if next(tokens):
+            await sasl_oauth_token_provider.token()
+        return await broker.create_conn(*where, **given)
+
+    monkeypatch.setattr(module, "create_conn", create_conn)
+    settings = {"sasl_oauth_token_provider": SlowProvider()}
+    pool = ConnectionPool(settings)
+    requests = Requests(pool)
+    await requests.begin("poll")
+    begun = asyncio.get_running_loop().time()
+    await requests.begin("heartbeat")
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(2 * MAKE_SECONDS)
+    await pool.close()
