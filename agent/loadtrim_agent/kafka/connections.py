@@ -167,7 +167,7 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
 
     @staticmethod
     async def _first_of(asked: list[asyncio.Task[str]]) -> str:
-        """Raises what the last of them raises, where none returns a token."""
+        """Return the first token, or raise what the last of them raises."""
         under_way = set(asked)
         while True:
             done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
